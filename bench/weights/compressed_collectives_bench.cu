@@ -8,7 +8,8 @@
 /// compared with what NCCL brings, bit for bit.
 ///
 /// With for_copy_engines the workspace is registered at a communicator whose policy is to take no thread block. NCCL's
-/// own collective is that of a communicator as it comes, of lists that are not registered. `nccl_registered_ms` and
+/// own collective is that of a communicator as it comes, of lists that are not registered. With for_peer_memory the
+/// workspace is registered, too. `nccl_registered_ms` and
 /// `over_nccl_registered` are of the communicator with this policy, and of lists that are registered.
 ///
 /// With NCCL_P2P_DISABLE=1 in the environment names say `pcie`, else `nvlink`: the GPUs of one host then exchange
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nccl.h>
 #include <stdexcept>
@@ -96,10 +98,11 @@ template <class Collective, class Ours, class Theirs>
 void race(rank_problem& problem, measurement& found, Ours const& ours, Theirs const& theirs) {
   side_queue<cuda> const wire(problem.exec, Collective::side_marks, true);
   workspace_plan const plan = Collective::plan(problem.exec, gpus, problem.count, problem.options);
-  bool const is_registered = problem.comms.of_engines != nullptr;
+  bool const is_registered = problem.comms.of_engines != nullptr || problem.options.stores_to_peers;
   buffer<std::byte> memory(problem.exec, is_registered ? 0 : plan.bytes());
   nccl_memory const registered(problem.ranks_comm(), is_registered ? plan.bytes() : 0);
   workspace const space(plan, is_registered ? registered.view() : memory.view());
+  problem.ranks.use(registered);
   found.extra_bytes = static_cast<double>(plan.bytes());
   found.traffic = ours(wire, space);
   theirs();
@@ -151,7 +154,7 @@ void reduce(rank_problem& p, measurement& found) {
         return collective::exchange(p.exec, wire, p.ranks, all.view(), part.view(), p.options, space);
       },
       [&] {
-        p.ranks.reduce_scatter(p.exec, array_view<bfloat16 const>(all.view()), rank_reduction::sum, of_nccl.view());
+        p.usual.reduce_scatter(p.exec, array_view<bfloat16 const>(all.view()), rank_reduction::sum, of_nccl.view());
       });
   p.check_same(part, of_nccl);  // with two ranks there is one order and one rounding
 }
@@ -197,10 +200,20 @@ std::vector<ncclComm_t> make_comms(int policy) {
   return comms;
 }
 
+/// Communicators of all GPUs with a policy for thread blocks. They are made once and stay, since making them takes
+/// longer than a measurement.
+std::vector<ncclComm_t> const& comms_of(int policy) {
+  static std::map<int, std::vector<ncclComm_t>> made;
+  if (made[policy].empty()) {
+    made[policy] = make_comms(policy);
+  }
+  return made[policy];
+}
+
 void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compressed_collective_options const& options,
              bool has_engines) {
-  std::vector<ncclComm_t> const usual = make_comms(NCCL_CTA_POLICY_DEFAULT);
-  std::vector<ncclComm_t> const of_engines = has_engines ? make_comms(NCCL_CTA_POLICY_ZERO) : std::vector<ncclComm_t>();
+  std::vector<ncclComm_t> const usual = comms_of(NCCL_CTA_POLICY_DEFAULT);
+  std::vector<ncclComm_t> const of_engines = has_engines ? comms_of(NCCL_CTA_POLICY_ZERO) : std::vector<ncclComm_t>();
   std::vector<measurement> found(gpus);
   for (auto _ : state) {
     std::vector<std::thread> workers;
@@ -219,11 +232,6 @@ void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compress
       worker.join();
     }
     state.SetIterationTime(std::max(found[0].seconds.ours, found[1].seconds.ours));
-  }
-  for (auto const& comms : {of_engines, usual}) {
-    for (ncclComm_t const comm : comms) {
-      static_cast<void>(ncclCommDestroy(comm));
-    }
   }
   bench::check(cudaSetDevice(0), "cudaSetDevice");
   for (measurement const& of_rank : found) {
@@ -262,7 +270,7 @@ bench::registration const registered([] {
   auto const add = [&](std::string const& name, rank_run run, std::int64_t size, options_type const& options,
                        std::string const& end) {
     std::string const text = size < 1024 ? std::to_string(size) + "MiB" : std::to_string(size / 1024) + "GiB";
-    bool const has_engines = end.starts_with("for_copy_engines");
+    bool const has_engines = end.starts_with("for_copy_engines") || end.starts_with("for_peer_memory");
     bench::add_cuda("compressed_collectives/" + name + "/bf16/gauss/" + wire + "/" + std::to_string(gpus) + "gpus/" +
                         text + "/" + end,
                     [=](benchmark::State& state) { measure(state, run, size * mebibyte, options, has_engines); });
@@ -278,10 +286,31 @@ bench::registration const registered([] {
     }
     if (wire == "nvlink") {
       add("all_gather", &gather, size, options_type::for_copy_engines(), "for_copy_engines");
+      add("all_gather", &gather, size, options_type::for_peer_memory(), "for_peer_memory");
+      add("reduce_scatter", &reduce, size, options_type::for_peer_memory(), "for_peer_memory");
     }
   }
   if (wire == "pcie") {
     return;
+  }
+  for (std::int64_t const size : {16, 64, 256, 1024}) {
+    for (std::int64_t const head : {0, 8, 16, 24, 32}) {
+      for (std::int64_t const chunk : {32, 64, 128, 1024}) {
+        for (int const spared : {0, 32, 64}) {
+          if (size * mebibyte >= 4 * head * mebibyte && (chunk == 32 || size > 2 * chunk || chunk == 1024)) {
+            auto options = options_type::for_peer_memory();
+            options.smallest_bytes = 0;
+            options.head_bytes = head * mebibyte;
+            options.chunk_bytes = chunk * mebibyte;
+            options.spared_multiprocessors = spared;
+            std::string const end = "for_peer_memory_head" + std::to_string(head) + "_chunk" + std::to_string(chunk) +
+                                    "_spared" + std::to_string(spared);
+            add("all_gather", &gather, size, options, end);
+            add("reduce_scatter", &reduce, size, options, end);
+          }
+        }
+      }
+    }
   }
   for (std::int64_t const size : {32, 128}) {  // from where on it gains
     auto options = options_type::for_copy_engines();

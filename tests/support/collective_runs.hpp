@@ -34,6 +34,13 @@ inline tessera::compressed_collective_options small_messages() {
   return options;
 }
 
+/// The same, where ranks store into each other's memory.
+inline tessera::compressed_collective_options small_stores() {
+  auto options = small_messages();
+  options.stores_to_peers = true;
+  return options;
+}
+
 /// The share of a list's bytes that a rank sent.
 inline double sent_share(tessera::compressed_traffic const& traffic) {
   return static_cast<double>(traffic.sent) / static_cast<double>(traffic.weights);
@@ -99,6 +106,17 @@ class damaging_ranks {
       ++messages_;
     }
   }
+  template <tessera::Executor Exec>
+  std::vector<std::byte*> share(Exec const& exec, tessera::array_view<std::byte> own) {
+    shared_ = own;
+    return ranks_.share(exec, own);
+  }
+  /// What others stored is one message, of no certain rank, in all of the own memory.
+  template <tessera::Executor Exec>
+  void meet(Exec const& exec) {
+    ranks_.meet(exec);
+    damage_(messages_++, -1, shared_);
+  }
   template <tessera::Executor Exec, class T>
   void send(Exec const& exec, tessera::array_view<T> source, int to) {
     ranks_.send(exec, source, to);
@@ -125,6 +143,7 @@ class damaging_ranks {
   tessera::threads& ranks_;
   damage_type damage_;
   int messages_ = 0;
+  tessera::array_view<std::byte> shared_;
   std::vector<std::pair<int, tessera::array_view<std::byte>>> received_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Communicators for tests of collectives on one device: `mirrored_ranks`, one rank of several that all have the same
-/// lists, and `taped_rank`, one end of a wire that keeps what was sent until the other end runs.
+/// lists, `mirrored_peers`, one of two that also share memory, and `taped_rank`, one end of a wire that keeps what was
+/// sent until the other end runs.
 #pragma once
 
 #include <cstddef>
@@ -109,6 +110,30 @@ class mirrored_ranks {
   int messages_ = 0;
   std::vector<std::pair<int, tessera::array_view<std::byte const>>> sends_;
   std::vector<receiving> receives_;
+};
+
+/// A rank of two whose memory is the other one's as well: what it stores there is what the other one stores here.
+template <class Exec>
+class mirrored_peers : public mirrored_ranks<Exec> {
+ public:
+  explicit mirrored_peers(int rank, enqueued_damage<Exec> damage = {})
+      : mirrored_ranks<Exec>(rank, 2), damage_(std::move(damage)) {}
+
+  std::vector<std::byte*> share(Exec const&, tessera::array_view<std::byte> own) {
+    shared_ = own;
+    return {own.data, own.data};
+  }
+  void meet(Exec const& exec) {
+    if (damage_) {
+      damage_(exec, meetings_, shared_);
+    }
+    ++meetings_;
+  }
+
+ private:
+  enqueued_damage<Exec> damage_;
+  tessera::array_view<std::byte> shared_;
+  int meetings_ = 0;
 };
 
 /// What rank 0 of two sent.

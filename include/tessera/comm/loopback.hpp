@@ -64,6 +64,16 @@ class loopback {
     copy("loopback.reduce_scatter", exec, source, target);
   }
 
+  /// The memory itself, which is that of all ranks.
+  template <Executor Exec>
+  [[nodiscard]] std::vector<std::byte*> share(Exec const& exec, array_view<std::byte> own) const {
+    detail::check_communicated("loopback.share", "memory", own, detail::options_of(exec).is_dry);
+    return {own.data};
+  }
+  /// Does nothing: an executor reads what it stored.
+  template <Executor Exec>
+  void meet(Exec const&) const {}
+
   /// In grouped(): sends to itself, rank 0; the receive that stands in the same place among receives copies the list.
   template <Executor Exec, class T>
   void send(Exec const& exec, array_view<T> source, int to) {

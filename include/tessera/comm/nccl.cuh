@@ -10,6 +10,9 @@
 /// disagree, NCCL may wait for ever. An executor of another device throws value_error, an error of NCCL device_error,
 /// with the function's name and NCCL's text. Of a communicator that does not block, ncclInProgress is no error: ask
 /// ncclCommGetAsyncError, or check_now(), before the next call. On a dry executor nothing is enqueued.
+///
+/// With use() of an nccl_memory (comm/nccl_memory.cuh) it is a PeerCommunicator: share() and meet() enqueue one small
+/// program, which stores into a flag of each other rank and waits for their stores.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +20,9 @@
 #include <nccl.h>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include <tessera/comm/detail/peer_flags.cuh>
 #include <tessera/comm/detail/rank_elements.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/core/check.hpp>
@@ -129,6 +134,44 @@ class nccl {
     });
   }
 
+  /// Lets share() find this memory, an nccl_memory of the same ncclComm_t, which must live longer than this. All ranks
+  /// are given the same one.
+  template <class Memory>
+  void use(Memory const& memory) {
+    peers_ = &memory.peers();
+  }
+  /// Where the memory of each rank is, for programs and copies of this rank's device: a part of what use() was given,
+  /// at the same place on all ranks.
+  template <class Architectures>
+  [[nodiscard]] std::vector<std::byte*> share(basic_cuda<Architectures> const& exec, array_view<std::byte> own) {
+    constexpr char const* function = "nccl.share";
+    bool const is_dry = exec.options.is_dry;
+    detail::check_communicated(function, "memory", own, is_dry);
+    if (size_ == 1 || is_dry) {
+      return std::vector<std::byte*>(static_cast<std::size_t>(size_), own.data);
+    }
+    check<value_error>(peers_ != nullptr, function, ": there is no memory of ", size_,
+                       " ranks: give use() the nccl_memory first");
+    std::int64_t const first = peers_->place_of(function, own);
+    check<value_error>(!peers_->of_ranks.empty(), function, ": not all of ", size_,
+                       " ranks reach each other's memory, or NCCL is older than 2.28: it is ", NCCL_VERSION_CODE);
+    std::vector<std::byte*> all;
+    for (std::byte* const memory : peers_->of_ranks) {
+      all.push_back(memory + first);
+    }
+    run_meeting(exec);
+    return all;
+  }
+  /// Enqueues waiting for all ranks, after share().
+  template <class Architectures>
+  void meet(basic_cuda<Architectures> const& exec) {
+    if (size_ > 1) {
+      check<value_error>(peers_ != nullptr || exec.options.is_dry, "nccl.meet: none of ", size_,
+                         " ranks' memory is known: give use() the nccl_memory first");
+      run_meeting(exec);
+    }
+  }
+
   /// Enqueues sending a list.
   template <class Architectures, class T>
   void send(basic_cuda<Architectures> const& exec, array_view<T> source, int to) {
@@ -176,18 +219,30 @@ class nccl {
     detail::check_communicated(function, "target", target, is_dry);
   }
 
+  template <class Exec>
+  void check_device(char const* function, Exec const& exec) const {
+    check<value_error>(exec.state->device() == device_, function, ": the executor is of device ", exec.state->device(),
+                       " but the ncclComm_t of device ", device_);
+  }
+  template <class Exec>
+  void run_meeting(Exec const& exec) const {
+    if (!exec.options.is_dry) {
+      check_device("nccl.meet", exec);
+    }
+    exec.run(detail::meet_peers{peers_ != nullptr ? peers_->flags : detail::peer_flags{}, rank_, size_}, 1);
+  }
   template <class Exec, class Call>
   void enqueue(char const* function, char const* name, Exec const& exec, Call const& call) const {
     if (exec.options.is_dry) {
       return;
     }
-    check<value_error>(exec.state->device() == device_, function, ": the executor is of device ", exec.state->device(),
-                       " but the ncclComm_t of device ", device_);
+    check_device(function, exec);
     detail::device_guard const guard(device_);
     detail::check_nccl(call(exec.stream), function, name);
   }
 
   ncclComm_t comm_;
+  detail::peer_memory const* peers_ = nullptr;
   int size_ = 0;
   int rank_ = 0;
   int device_ = 0;

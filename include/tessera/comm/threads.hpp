@@ -139,6 +139,32 @@ class threads {
     reduce_and_copy(request, is_dry, reduction, target, target.size() * rank_);
   }
 
+  /// Where the memory of each rank is, of one size; all ranks have come to this call.
+  template <Executor Exec>
+  requires(Exec::stream == nullptr)
+      [[nodiscard]] std::vector<std::byte*> share(Exec const& exec, array_view<std::byte> own) {
+    constexpr char const* function = "threads.share";
+    detail::rank_request request = request_for(function, array_view<std::byte const>(own));
+    request.scratch_bytes = 0;
+    bool const is_dry = detail::options_of(exec).is_dry;
+    meet(request, is_dry, [&] { detail::check_communicated(function, "memory", own, is_dry); });
+    std::vector<std::byte*> all(static_cast<std::size_t>(size()), own.data);
+    if (!is_dry) {
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {  // each rank gave memory that can be written
+        all[rank] = static_cast<std::byte*>(const_cast<void*>(meeting_->sources()[rank]));
+      }
+      leave_meeting(function);
+    }
+    return all;
+  }
+  /// Waits until all ranks have come to this call.
+  template <Executor Exec>
+  requires(Exec::stream == nullptr) void meet(Exec const& exec) {
+    if (!detail::options_of(exec).is_dry) {
+      leave_meeting("threads.meet");
+    }
+  }
+
   /// Sends a list, and waits until it is received; in grouped(), when that ends.
   template <Executor Exec, class T>
   requires(Exec::stream == nullptr) void send(Exec const& exec, array_view<T> source, int to) {

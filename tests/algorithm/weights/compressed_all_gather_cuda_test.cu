@@ -23,7 +23,7 @@ using namespace tessera_test;
 
 namespace {
 
-static_assert(Communicator<mirrored_ranks<cuda>, cuda>);
+static_assert(Communicator<mirrored_ranks<cuda>, cuda> && PeerCommunicator<mirrored_peers<cuda>, cuda>);
 
 /// What a rank of `count` has gathered on the device, and what it says.
 template <class Codec>
@@ -36,11 +36,24 @@ struct gathered_on_device {
 
   gathered_on_device(int rank, int count, weight_array<type> const& list, compressed_collective_options const& options,
                      enqueued_damage<cuda> const& damage = {}, int times = 1) {
-    using collective = compressed_all_gather<Codec>;
     cuda exec;
     exec.options.refuses_slower_programs = true;
+    if (options.stores_to_peers) {
+      mirrored_peers<cuda> ranks(rank, damage);
+      run(exec, ranks, list, options, times);
+    } else {
+      mirrored_ranks<cuda> ranks(rank, count, damage);
+      run(exec, ranks, list, options, times);
+    }
+  }
+
+ private:
+  template <class Ranks>
+  void run(cuda const& exec, Ranks& ranks, weight_array<type> const& list, compressed_collective_options const& options,
+           int times) {
+    using collective = compressed_all_gather<Codec>;
+    int const count = ranks.size();
     side_queue<cuda> const wire(exec, collective::side_marks, true);
-    mirrored_ranks<cuda> ranks(rank, count, damage);
     device_weights<type> const own(list, 1);
     device_weights<type> const whole(count * list.count(), 3);
     workspace_plan const plan = collective::plan(exec, count, list.count(), options);
@@ -103,6 +116,33 @@ TEST_CASE("on a device compressed_all_gather takes large lists, one after the ot
   check_on_device<neuzip>(1, 2, weight_kind::gauss, count, options, 3);
   options.checksums = true;
   check_on_device<neuzip>(0, 2, weight_kind::gauss, count, options, 2);
+}
+
+TEST_CASE("on a device compressed_all_gather by stores gives the bits of both lists", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const count : {1, 7, 2048, 8191, 8192, 8193, 65536, 300007}) {
+    check_on_device<neuzip>(0, 2, weight_kind::gauss, count, small_stores(), 3);
+    check_on_device<neuzip>(1, 2, weight_kind::random_bits, count, small_stores());
+  }
+  check_on_device<neuzip_of<float16>>(1, 2, weight_kind::gauss, 300007, small_stores());
+  check_on_device<neuzip_of<float>>(0, 2, weight_kind::gauss, 300007, small_stores());
+  check_on_device<neuzip>(1, 2, weight_kind::gauss, 20'000'003, compressed_collective_options::for_peer_memory(), 3);
+  auto options = small_stores();
+  options.checksums = true;
+  check_on_device<neuzip>(0, 2, weight_kind::mixture, 20'000'003, options, 2);
+}
+
+TEST_CASE("on a device damaged streams that were stored are refused as on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  weight_array<bfloat16> const list(weight_kind::gauss, 7, 40001);
+  auto const layout = detail::message_layout<neuzip>::of("test", list.count(), small_stores());
+  std::int64_t const streams = align_up(layout.head * 2, std::int64_t{256});
+  gathered_on_device<neuzip> const found(0, 2, list, small_stores(),
+                                         [=](cuda const& exec, int, array_view<std::byte> memory) {
+                                           exec.clear(memory.slice(0, streams + layout.slot_of(1), 64));
+                                         });
+  CHECK_THAT(found.said, contains("compressed_weights.decode: the header contradicts itself (code "));
+  CHECK(found.is_sound);
 }
 
 TEST_CASE("on a device damaged messages of compressed_all_gather are refused as on the host", "[cuda]") {

@@ -155,6 +155,39 @@ void gather_registered(cuda const& exec, nccl& ranks, ncclComm_t comm) {
   }
 }
 
+/// Gathers lists of several sizes, several times each, by stores into the memory of the other ranks.
+void gather_by_stores(cuda const& exec, nccl& ranks, ncclComm_t comm) {
+  using collective = compressed_all_gather<neuzip>;
+  auto growing = growing_messages(false);
+  growing.stores_to_peers = true;
+  auto with_checksums = small_stores();
+  with_checksums.checksums = true;
+  for (auto const& options : {growing, small_stores(), with_checksums}) {
+    for (std::int64_t const count : {1, 7, 2048, 8191, 8192, 8193, 300007, 1500003, 20000003}) {
+      if (count > 2000000 && options.longest_bytes == 1) {
+        continue;
+      }
+      auto const own = to_device(exec, weights_of_rank<bfloat16>(ranks.rank(), 1, count));
+      workspace_plan const plan = collective::plan(exec, ranks.size(), count, options);
+      nccl_memory const memory(comm, plan.bytes());
+      check<value_error>(memory.reaches_peers() || ranks.size() == 1, "of ", ranks.size(), " ranks only ", 1,
+                         " is reached");
+      ranks.use(memory);
+      side_queue<cuda> const wire(exec, collective::side_marks, true);
+      buffer<bfloat16> all(exec, ranks.size() * count);
+      for (int time = 0; time < 4; ++time) {  // the first ranks begin the next call while the last ones decode
+        exec.clear(all);
+        collective::exchange(exec, wire, ranks, own.view(), all.view(), options, workspace(plan, memory.view()));
+      }
+      for (int rank = 0; rank < ranks.size(); ++rank) {
+        auto const found = to_host(exec, all.view().slice(0, rank * count, count));
+        check<value_error>(found == weights_of_rank<bfloat16>(rank, 1, count), "the list of rank ", rank, " of ", count,
+                           " weights is another one");
+      }
+    }
+  }
+}
+
 /// What goes wrong on each of `count` devices, with lists of many sizes.
 std::vector<std::string> run_all(int count) {
   return on_devices(count, [](cuda const& exec, nccl& ranks, ncclComm_t) {
@@ -197,4 +230,17 @@ TEST_CASE("compressed_all_gather by copy engines gives all lists", "[cuda]") {
     TESSERA_SKIP("NCCL between devices wants two, and there is one");
   }
   CHECK(on_devices(2, &gather_registered, false) == std::vector<std::string>(2));
+}
+
+TEST_CASE("compressed_all_gather by stores to peers gives all lists", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(on_devices(1, &gather_by_stores) == std::vector<std::string>(1));
+  int const devices = device_count();
+  if (devices < 2) {
+    TESSERA_SKIP("NCCL between devices wants two, and there is one");
+  }
+  CHECK(on_devices(2, &gather_by_stores) == std::vector<std::string>(2));
+  if (devices > 2) {
+    CHECK(on_devices(devices, &gather_by_stores) == std::vector<std::string>(static_cast<std::size_t>(devices)));
+  }
 }

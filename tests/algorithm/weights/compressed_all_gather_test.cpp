@@ -19,122 +19,12 @@
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
 #include "support/collective_runs.hpp"
+#include "support/gather_runs.hpp"
 #include "support/message_of.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 using tessera::testing::on_ranks;
-
-namespace compressed_all_gather_test {
-
-static_assert(Communicator<damaging_ranks, cpu>);
-
-/// What a rank has found.
-template <class T>
-struct found_by_rank {
-  std::vector<T> all;
-  compressed_traffic traffic;
-  bool is_sound = false;
-};
-
-template <class T>
-bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-/// The lists of all ranks behind each other.
-template <class T>
-std::vector<T> joined(std::vector<weight_array<T>> const& lists) {
-  std::vector<T> all;
-  for (auto const& list : lists) {
-    all.insert(all.end(), list.data(), list.data() + list.size());
-  }
-  return all;
-}
-
-template <class T>
-std::vector<weight_array<T>> lists_of(int ranks, std::uint64_t seed, std::int64_t count) {
-  std::vector<weight_array<T>> lists;
-  for (int rank = 0; rank < ranks; ++rank) {
-    lists.push_back(weights_of_rank<T>(rank, seed, count));
-  }
-  return lists;
-}
-
-template <class Codec>
-using found_list = std::vector<found_by_rank<typename Codec::value_type>>;
-
-/// What all ranks get of these lists. In place, a rank's list is its part of the result.
-template <class Codec>
-found_list<Codec> gathered(std::vector<weight_array<typename Codec::value_type>> const& lists,
-                           compressed_collective_options const& options, bool is_in_place = false) {
-  using collective = compressed_all_gather<Codec>;
-  using type = typename Codec::value_type;
-  auto const count = static_cast<int>(lists.size());
-  found_list<Codec> found(lists.size());
-  on_ranks(count, [&](threads& ranks) {
-    auto const rank = static_cast<std::size_t>(ranks.rank());
-    std::int64_t const size = lists[rank].count();
-    found[rank].all.assign(lists.size() * static_cast<std::size_t>(size), from_bits<type>(0x55));
-    array_view<type> const all = found[rank].all;
-    array_view<type const> own = lists[rank].view();
-    if (is_in_place) {
-      std::copy(own.data, own.data + size, all.data + ranks.rank() * size);
-      own = all.slice(0, ranks.rank() * size, size);
-    }
-    found[rank].is_sound = with_collective_space<collective>(
-        [&](cpu const& exec) { return collective::plan(exec, ranks.size(), size, options); },
-        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
-          found[rank].traffic = collective::exchange(exec, wire, ranks, own, all, options, space);
-          exec.wait();
-        });
-  });
-  return found;
-}
-
-template <class Codec>
-void check_gathered(int ranks, std::uint64_t seed, std::int64_t count, compressed_collective_options const& options,
-                    bool is_in_place = false) {
-  INFO(ranks << " ranks, seed " << seed << ", " << count << " weights");
-  auto const lists = lists_of<typename Codec::value_type>(ranks, seed, count);
-  auto const wanted = joined(lists);
-  for (auto const& of_rank : gathered<Codec>(lists, options, is_in_place)) {
-    CHECK(same_bits(of_rank.all, wanted));
-    CHECK(of_rank.is_sound);
-    CHECK(of_rank.traffic.weights == count * static_cast<std::int64_t>(sizeof(typename Codec::value_type)));
-  }
-}
-
-/// What the ranks of two say, and get, when rank 1 receives damaged messages.
-struct damaged_run {
-  std::string said[2];
-  std::vector<bfloat16> all[2];
-  bool is_sound[2] = {};
-};
-
-damaged_run run_damaged(std::vector<weight_array<bfloat16>> const& lists, compressed_collective_options const& options,
-                        damaging_ranks::damage_type const& damage) {
-  using collective = compressed_all_gather<neuzip>;
-  damaged_run run;
-  on_ranks(2, [&](threads& sound_ranks) {
-    int const rank = sound_ranks.rank();
-    auto const& own = lists[static_cast<std::size_t>(rank)];
-    damaging_ranks ranks(
-        sound_ranks, rank == 1 ? damage : [](int, int, array_view<std::byte>) {});
-    run.all[rank].assign(2 * own.size(), from_bits<bfloat16>(0x55));
-    run.is_sound[rank] = with_collective_space<collective>(
-        [&](cpu const& exec) { return collective::plan(exec, 2, own.count(), options); },
-        [&](cpu const& exec, side_queue<cpu> const& wire, workspace const& space) {
-          run.said[rank] = message_of([&] {
-            collective::exchange(exec, wire, ranks, own.view(), run.all[rank], options, space);
-            exec.wait();
-          });
-        });
-  });
-  return run;
-}
-
-}  // namespace compressed_all_gather_test
 
 using namespace compressed_all_gather_test;
 
@@ -459,18 +349,19 @@ TEST_CASE("where ranks give lists of different sizes all of them learn it", "[ho
 TEST_CASE("explain() of compressed_all_gather exchanges nothing", "[host]") {
   using collective = compressed_all_gather<neuzip>;
   cpu const exec{.threads = 1};
+  auto const options = GENERATE(small_messages(), small_stores());
   on_ranks(2, [&](threads& ranks) {
     if (ranks.rank() == 1) {
       return;  // and is not missed
     }
     std::vector<bfloat16> own(40001);
     std::vector<bfloat16> all(2 * 40001, from_bits<bfloat16>(0x55));
-    workspace_plan const plan = collective::plan(exec, 2, 40001, small_messages());
+    workspace_plan const plan = collective::plan(exec, 2, 40001, options);
     guarded_block block(plan.bytes());
     workspace const space(plan, block.view());
     CHECK(explain(exec, [&](auto const& dry) {
             side_queue<cpu> const wire(dry, collective::side_marks, true);
-            collective::exchange(dry, wire, ranks, own, all, small_messages(), space);
+            collective::exchange(dry, wire, ranks, own, all, options, space);
           }).is_fast());
     CHECK(all.back().bits == 0x55);
   });

@@ -172,6 +172,21 @@ TEST_CASE("compressed_reduce_scatter adds in place, with tails, checksums and wi
   check_reduced<neuzip>(3, 3, 50001, options);
 }
 
+TEST_CASE("compressed_reduce_scatter by stores adds what all ranks have", "[host][threads]") {
+  int const ranks = GENERATE(1, 2, 3, 8);
+  std::uint64_t seed = 0;
+  for (std::int64_t const count : {0, 1, 7, 2047, 8191, 8192, 8193, 50001}) {
+    check_reduced<neuzip>(ranks, seed, count, small_stores());
+    check_reduced<neuzip>(ranks, seed++, count, small_stores(), true);
+  }
+  auto options = small_stores();
+  options.longest_bytes = 1 << 17;
+  options.checksums = true;
+  check_reduced<neuzip>(ranks, 1, 150003, options);
+  check_reduced<neuzip_of<float>>(ranks, 2, 50001, small_stores());
+  check_reduced<neuzip>(ranks, 3, 50001, compressed_collective_options::for_peer_memory());  // as they are
+}
+
 TEST_CASE("where only some ranks have tails all get their sums", "[host][threads]") {
   constexpr std::int64_t count = 50001;
   lists_of<neuzip> lists;

@@ -65,7 +65,9 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
+#include <tessera/algorithm/weights/detail/stored_streams.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
+#include <tessera/concepts/comm/peer_communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
@@ -90,7 +92,11 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
   static workspace_plan plan(Exec const& exec, std::int64_t ranks, std::int64_t count,
                              compressed_collective_options const& options = {}) {
     base::check_ranks(where, ranks);
-    return regions(exec, ranks, layout_type::of(where, count, options)).plan;
+    layout_type const layout = layout_type::of(where, count, options);
+    if (options.stores_to_peers) {
+      return stored_regions(where, exec, ranks, layout, false).plan;
+    }
+    return regions(exec, ranks, layout).plan;
   }
 
   /// Puts the lists of all ranks, of one size, behind each other in every rank's `all`; see above.
@@ -103,6 +109,13 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     if (layout.chunks == 0 || ranks.size() == 1) {
       ranks.all_gather(exec, own, all);
       return base::plain_traffic(layout);
+    }
+    if (options.stores_to_peers) {
+      if constexpr (PeerCommunicator<Ranks, Exec>) {
+        return exchange_by_stores(exec, wire, ranks, layout, own, all, space);
+      } else {
+        throw value_error(join(where, ": stores_to_peers is ", true, " but the ranks are no PeerCommunicator"));
+      }
     }
     regions const at(exec, ranks.size(), layout);
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
@@ -125,6 +138,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
   using base = detail::compressed_collective<Codec>;
   using layout_type = typename base::layout_type;
   using chunks = typename base::chunks;
+  using stored_regions = detail::stored_regions<Codec>;
   static constexpr char const* where = "compressed_all_gather.exchange";
 
   struct regions {
@@ -351,6 +365,36 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       return space[at.whole].slice(0, rank * regions::whole_bytes(layout), layout.slot_bytes(which));
     }
   };
+
+  /// The call where ranks store into each other's memory (detail/stored_streams.hpp).
+  template <class Exec, PeerCommunicator<Exec> Ranks>
+  static compressed_traffic exchange_by_stores(Exec const& exec, side_queue<Exec> const& wire, Ranks& ranks,
+                                               layout_type const& layout, array_view<value_type const> own,
+                                               array_view<value_type> all, workspace const& space) {
+    stored_regions const at(where, exec, ranks.size(), layout, false);
+    space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
+    detail::stored_streams<Codec, Exec, Ranks> const streams(exec, wire, ranks, layout, at, space);
+    auto const list_of = [&](std::int64_t rank) { return all.slice(0, rank * layout.count, layout.count); };
+    streams.exchange([&](int) { return own; },
+                     [&] {
+                       if (list_of(ranks.rank()).data != own.data) {
+                         wire.executor().copy(own, list_of(ranks.rank()));
+                       }
+                     },
+                     [&](Exec const& on, std::int64_t first, std::int64_t end) {
+                       streams.decode(on, first, end, [&](int from, std::int64_t which) {
+                         return layout.chunk_of(list_of(from), which);
+                       });
+                     },
+                     [&] {
+                       if (layout.head > 0) {
+                         streams.each_other([&](int from) {
+                           wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head));
+                         });
+                       }
+                     });
+    return streams.wait_for_traffic();
+  }
 
   /// Throws for arguments that do not fit together, or lie where programs do not read them; returns the layout.
   template <class Exec, class Ranks>

@@ -10,10 +10,12 @@
 /// whose size follows from the number of weights alone, so that nobody waits for sizes to send it; one of the bodies
 /// brings the sizes of all streams. Of a stream that is longer than its body the *tail* follows in the end.
 ///
-/// Three ways to send, of which a user chooses one by options:
+/// Four ways to send, of which a user chooses one by options:
 ///   * The usual options are for NVLink and NCCL as it comes: its programs share the GPU with encoding and decoding.
 ///   * for_copy_engines() are for NVLink where NCCL sends by copy engines, beside all programs: on a communicator with
-///     NCCL_CTA_POLICY_ZERO, of memory that nccl_memory (comm/nccl_memory.cuh) registers. It is the fastest way.
+///     NCCL_CTA_POLICY_ZERO, of memory that nccl_memory (comm/nccl_memory.cuh) registers.
+///   * for_peer_memory() are for compressed_all_gather where GPUs of one host store into each other's memory: encoding
+///     itself sends, and there are no bodies and no tails. It is the fastest way over NVLink.
 ///   * for_slow_wires() are for PCIe and networks.
 #pragma once
 
@@ -46,6 +48,9 @@ struct compressed_collective_options {
   bool sends_to_each = true;
   /// Multiprocessors that encoding and decoding leave to the communicator's programs.
   int spared_multiprocessors = 32;
+  /// Whether compressed_all_gather encodes streams to where they are needed, in the memory of the other ranks. The
+  /// ranks are a PeerCommunicator then, and share the workspace.
+  bool stores_to_peers = false;
 
   /// Where copy engines send over NVLink: no multiprocessor is spared, and lists from 48 MiB on gain.
   [[nodiscard]] static constexpr compressed_collective_options for_copy_engines() {
@@ -53,6 +58,15 @@ struct compressed_collective_options {
     made.smallest_bytes = std::int64_t{48} << 20;
     made.sends_to_each = false;
     made.spared_multiprocessors = 0;
+    return made;
+  }
+  /// Where the ranks are a PeerCommunicator whose GPUs reach each other over NVLink.
+  [[nodiscard]] static constexpr compressed_collective_options for_peer_memory() {
+    compressed_collective_options made;
+    made.head_bytes = std::int64_t{12} << 20;
+    made.smallest_bytes = std::int64_t{16} << 20;
+    made.spared_multiprocessors = 0;
+    made.stores_to_peers = true;
     return made;
   }
   /// Where a GPU sends some 25 GB/s or less, as by PCIe and most networks: a short head is enough, and lists from 2 MiB

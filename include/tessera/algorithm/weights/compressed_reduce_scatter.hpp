@@ -51,7 +51,9 @@
 #include <tessera/algorithm/weights/compressed_weights.hpp>
 #include <tessera/algorithm/weights/detail/chunk_calls.hpp>
 #include <tessera/algorithm/weights/detail/message_layout.hpp>
+#include <tessera/algorithm/weights/detail/stored_streams.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
+#include <tessera/concepts/comm/peer_communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
@@ -82,7 +84,11 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
   static workspace_plan plan(Exec const& exec, std::int64_t ranks, std::int64_t count,
                              compressed_collective_options const& options = {}) {
     base::check_ranks(where, ranks);
-    return regions(exec, ranks, layout_type::of(where, count, options)).plan;
+    layout_type const layout = layout_type::of(where, count, options);
+    if (options.stores_to_peers && layout.chunks > 0) {
+      return stored_regions(where, exec, ranks, layout, true).plan;
+    }
+    return regions(exec, ranks, layout).plan;
   }
 
   /// Adds the lists of all ranks, of one size, and gives each rank its part; see above. What is returned is of a
@@ -96,6 +102,13 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     if (ranks.size() == 1) {
       ranks.reduce_scatter(exec, all, rank_reduction::sum, part);
       return base::plain_traffic(layout);
+    }
+    if (options.stores_to_peers && layout.chunks > 0) {
+      if constexpr (PeerCommunicator<Ranks, Exec>) {
+        return exchange_by_stores(exec, wire, ranks, layout, all, part, space);
+      } else {
+        throw value_error(join(where, ": stores_to_peers is ", true, " but the ranks are no PeerCommunicator"));
+      }
     }
     regions const at(exec, ranks.size(), layout);
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with parts of ", part.size(), " values");
@@ -122,6 +135,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
   using layout_type = typename base::layout_type;
   using chunks = typename base::chunks;
   static constexpr char const* where = "compressed_reduce_scatter.exchange";
+  using stored_regions = detail::stored_regions<Codec>;
   static constexpr int head_sent = side_marks - 1;  ///< the mark behind the head; those before are of chunks
 
   struct regions {
@@ -306,6 +320,41 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       });
     }
   };
+
+  /// The call where ranks store into each other's memory (detail/stored_streams.hpp).
+  template <class Exec, PeerCommunicator<Exec> Ranks>
+  static compressed_traffic exchange_by_stores(Exec const& exec, side_queue<Exec> const& wire, Ranks& ranks,
+                                               layout_type const& layout, array_view<value_type const> all,
+                                               array_view<value_type> part, workspace const& space) {
+    stored_regions const at(where, exec, ranks.size(), layout, true);
+    space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with parts of ", part.size(), " values");
+    detail::stored_streams<Codec, Exec, Ranks> const streams(exec, wire, ranks, layout, at, space);
+    int const rank = ranks.rank();
+    auto const part_of = [&](std::int64_t of) { return all.slice(0, of * layout.count, layout.count); };
+    auto const add = [&](Exec const& on, std::int64_t first, matrix_view<value_type const> const& of_others) {
+      std::int64_t const count = of_others.extent(1);
+      detail::add_lists_of_ranks<value_type> const sum{of_others, part_of(rank).slice(0, first, count), rank,
+                                                       part.slice(0, first, count)};
+      on.run(sum, sum.groups());
+    };
+    streams.exchange(
+        part_of, [] {},
+        [&](Exec const& on, std::int64_t first, std::int64_t end) {
+          std::int64_t const begin = layout.first_of(first);
+          std::int64_t const count = layout.first_of(end) - begin;
+          streams.decode(on, first, end, [&](int from, std::int64_t which) {
+            std::int64_t const place = streams.place(from, rank) * count + layout.first_of(which) - begin;
+            return space[at.decoded].slice(0, place, layout.weights_of(which));
+          });
+          add(on, begin, {space[at.decoded].data, {ranks.size() - 1, count}});
+        },
+        [&] {
+          if (layout.head > 0) {
+            add(wire.executor(), 0, streams.heads());
+          }
+        });
+    return streams.wait_for_traffic();
+  }
 
   /// Throws for arguments that do not fit together, or lie where programs do not read them; returns the layout.
   template <class Exec, class Ranks>

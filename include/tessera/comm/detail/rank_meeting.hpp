@@ -310,6 +310,9 @@ class rank_meeting {
       return join("rank 0 gives elements of ", std::string(first.element), " but rank ", rank, " of ",
                   std::string(other.element));
     } else if (other.count != first.count || other.scratch_bytes != first.scratch_bytes) {
+      if (first.scratch_bytes == 0 && other.scratch_bytes == 0) {  // nothing is copied
+        return join("rank 0 gives ", first.count, " elements but rank ", rank, " gives ", other.count);
+      }
       return join("rank 0 gives ", first.count, " elements (", first.scratch_bytes, " bytes in all) but rank ", rank,
                   " gives ", other.count, " (", other.scratch_bytes, ")");
     } else if (other.reduction != first.reduction) {

@@ -114,6 +114,14 @@ struct message_layout {
     }
     return largest;
   }
+  /// The most weights that are encoded in one call.
+  [[nodiscard]] std::int64_t most_in_a_group() const {
+    std::int64_t most = 0;
+    for (std::int64_t first = 0; first < chunks; first += group_from(first)) {
+      most = max(most, first_of(first + group_from(first)) - first_of(first));
+    }
+    return most;
+  }
   /// Bytes of a chunk's slot, which hold its longest stream.
   [[nodiscard]] std::int64_t slot_bytes(std::int64_t which) const {
     return align_up(Codec::largest_bytes(spec_of(which)), alignment);
