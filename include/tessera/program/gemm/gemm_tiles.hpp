@@ -10,8 +10,8 @@
 /// from sm_80 on, which copies asynchronously. 4096^3 on one H200, in ms, step by step and with steps on their way:
 ///
 ///     rows begin at multiples of   elements   4 bytes        8              16
-///     bf16                         5.9        5.84 -> 1.07   5.81 -> 0.85   1.94 -> 0.82
-///     tf32                         -          8.49 -> 1.87   8.46 -> 1.61
+///     bf16                         5.8        5.80 -> 1.02   5.79 -> 0.83   1.97 -> 0.82
+///     tf32                         -          8.47 -> 1.82   8.44 -> 1.61
 ///
 /// Three stages are up to 1.3 times as fast as two. begin_load() of `dense`, which asks in each step whether rows have
 /// whole chunks, and of rows without them is done at once, takes 1.1 ms of the last, but 11 of the first.
