@@ -162,7 +162,7 @@ concept RowWords =
 template <class M>
 concept RowTile =
     (TileMma<M> || because<"a RowTile is a TileMma">) &&
-    (RowWords<M> || because<"a RowTile has the words for rows of sums, RowWords">);
+    RowWords<M>;
 // clang-format on
 
 }  // namespace v0
