@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a RowWords name a value for each row: template <class T> struct row_values
+// expect: RowWords name a value for each row: template <class T> struct row_values
 #include <tessera/tile/multiply_sums.hpp>
 #include <tessera/tile/row_tile.hpp>
 #include <tessera/tile/staged_tile.hpp>

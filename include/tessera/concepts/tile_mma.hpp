@@ -45,7 +45,8 @@
 ///   4. States that each_with_row gathers from the reducer's identity are after merge_lanes those of whole rows.
 ///      fold_lanes gives states that a lane's own sums have so, whatever they were before: reduce_rows is fold_lanes,
 ///      merge_lanes, and a merge into each row's state.
-///   5. map_sums calls its visit once for each sum, with the values of its row, and gives the sum's place the result.
+///   5. each_with_both visits each sum once, with the sum of its place in another tile and the values of its row.
+///      map_sums gives the other tile's place what its visit makes.
 ///   6. hide_from replaces the sums whose column is at least the row's value, hide_before_diagonal those whose column
 ///      is less than a number, the same for all rows, and the row's own. Values and numbers are from -2^30 to 2^30.
 ///   7. as_operand makes what load_a loads where sums were stored, rounded to the next product's type.
@@ -147,11 +148,13 @@ concept RowWords =
                   "and merge_lanes(group, reducer, row_values<state_type>&)">) &&
     (requires(typename M::group_type const& group, typename M::sum_tile& sums,
               typename M::template row_values<int>& columns) {
+       M::template each_with_both<M>(group, sums, sums, detail::any_visit{}, columns);
        M::template map_sums<M>(group, sums, sums, detail::any_sum<typename M::sum_type>{}, columns);
        M::hide_from(group, sums, typename M::sum_type{}, columns);
        M::hide_before_diagonal(group, sums, typename M::sum_type{}, 0);
-     } || because<"RowWords fill other tiles and hide sums: "
-                  "static void map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...), "
+     } || because<"RowWords visit and fill other tiles, and hide sums: "
+                  "static void each_with_both<Other>(group, sum_tile const&, Other::sum_tile&, visit, row_values&...), "
+                  "map_sums<To>(group, sum_tile const&, To::sum_tile&, visit, row_values&...), "
                   "hide_from(group, sum_tile&, hidden, row_values<int> const&), "
                   "hide_before_diagonal(group, sum_tile&, hidden, int)">);
 
@@ -159,7 +162,7 @@ concept RowWords =
 template <class M>
 concept RowTile =
     (TileMma<M> || because<"a RowTile is a TileMma">) &&
-    (RowWords<M> || because<"a RowTile has the words for rows of sums, RowWords">);
+    RowWords<M>;
 // clang-format on
 
 }  // namespace v0

@@ -58,10 +58,12 @@ struct operands_of_sums {
   static_assert(steps * Next::depth == M::columns, "tessera: sums have a whole number of the next product's depths");
   typename Next::a_tile of_step[steps];  ///< the tiles
 
-  /// Rounds the sums.
-  TESSERA_FN void make(typename M::group_type const& group, typename M::sum_tile const& sums) {
-    each_constant<steps>(
-        [&](auto step) { M::template as_operand<Next, step.value * Next::depth>(group, sums, of_step[step.value]); });
+  /// Rounds the sums, or packs them by a function that M's as_operand takes.
+  template <class... Pack>
+  TESSERA_FN void make(typename M::group_type const& group, typename M::sum_tile const& sums, Pack const&... pack) {
+    each_constant<steps>([&](auto step) {
+      M::template as_operand<Next, step.value * Next::depth>(group, sums, of_step[step.value], pack...);
+    });
   }
 };
 

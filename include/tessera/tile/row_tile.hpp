@@ -77,16 +77,29 @@ struct row_tile : gemm_tile<T, Shape, G> {
       }
     }
   }
-  /// Fills sums of another RowTile with as many rows and columns: to = visit(row, column, sum, value...).
-  template <class To, class Visit, class... Values>
-  TESSERA_FN static constexpr void map_sums(G const&, sum_tile const& sums, typename To::sum_tile& to,
-                                            Visit const& visit, Values&... values) {
-    static_assert(To::rows == rows && To::columns == columns, "tessera: both tiles have as many rows and columns");
+  /// Calls visit(row, column, sum, other, value...) for each sum and that in its place of another RowTile with as many
+  /// rows and columns.
+  template <class Other, class Visit, class... Values>
+  TESSERA_FN static constexpr void each_with_both(G const&, sum_tile const& sums, typename Other::sum_tile& others,
+                                                  Visit const& visit, Values&... values) {
+    static_assert(Other::rows == rows && Other::columns == columns,
+                  "tessera: both tiles have as many rows and columns");
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
-        to.values[row][column] = visit(row, column, sums.values[row][column], values.values[row]...);
+        visit(row, column, sums.values[row][column], others.values[row][column], values.values[row]...);
       }
     }
+  }
+  /// Fills sums of another RowTile: to = visit(row, column, sum, value...).
+  template <class To, class Visit, class... Values>
+  TESSERA_FN static constexpr void map_sums(G const& group, sum_tile const& sums, typename To::sum_tile& to,
+                                            Visit const& visit, Values&... values) {
+    each_with_both<To>(
+        group, sums, to,
+        [&](int row, int column, auto const& sum, auto& into, auto&... of_row) {
+          into = visit(row, column, sum, of_row...);
+        },
+        values...);
   }
   /// Replaces the sums of each row whose column is at least `ends`.
   TESSERA_FN static constexpr void hide_from(G const& group, sum_tile& sums, sum_type hidden,

@@ -133,10 +133,10 @@ struct warpgroup_attention {
     matrix_descriptor values;   ///< the first stage's codes of values
     float const* query_scales;  ///< scales of the rows of all warpgroups
     typename score_mma::sum_type scores[score_mma::registers];
-    std::uint32_t weights[score_mma::registers / 16][4];
+    typename rows_type::operands_type weights;
     float outputs[output_registers];
     float products[product_sets][product_registers];
-    float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
+    score_row_values<float> factor;  ///< what outputs are multiplied by before the products of `weights` are added
     rows_type rows;
   };
 
@@ -291,7 +291,7 @@ struct warpgroup_attention {
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile);
-      float const after = state.rows.reference[0] + state.rows.reference[1];  // they follow from all terms
+      float const after = state.rows.reference(0) + state.rows.reference(1);  // they follow from all terms
       scratch.key_ring.empty[state.tile.stage].arrive_after(after);
     }
     state.rows.pack(state.scores, state.weights);
@@ -311,7 +311,7 @@ struct warpgroup_attention {
                                                   std::int32_t tile) const {
     float const scale = scale_of(scratch, state);
     constexpr bool begins = Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms;
-    float offset[2];
+    score_row_values<float> offset;
     bool has_begun = false;
     if constexpr (begins) {
       bool const is_begun = terms.template begin<rows_type, Mask != tile_mask::none>(
@@ -411,7 +411,7 @@ struct warpgroup_attention {
     begin_multiply(products);
 #pragma unroll
     for (int step = 0; step < attention_tile_keys / 32; ++step) {
-      mma::multiply(products, state.weights[step], values.further(32 * step), step != 0 || is_never);
+      mma::multiply(products, state.weights.of_step[step], values.further(32 * step), step != 0 || is_never);
     }
     commit_multiply();
   }
@@ -422,10 +422,10 @@ struct warpgroup_attention {
     for (int i = 0; i < Registers; ++i) {
       int const at = First / 2 + i;
       if (at < Channels / 2) {
-        state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor[i / 2 % 2], products[i]);
+        state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor.values[0][i / 2 % 2], products[i]);
       } else if (i % 2 == 0) {  // of the 8 columns behind the values the first is the column of ones
         float& sum = state.outputs[Channels / 2 + i / 2 % 2];
-        sum = __fmaf_rn(sum, state.factor[i / 2 % 2], products[i]);
+        sum = __fmaf_rn(sum, state.factor.values[0][i / 2 % 2], products[i]);
       }
     }
   }
@@ -435,8 +435,11 @@ struct warpgroup_attention {
                                                          std::int32_t tile) {
     if constexpr (Mask == tile_mask::none) {
       return {};
+    } else {
+      warp_work_item const volatile& work = own(scratch, state);
+      return key_limits::of(warpgroup_lane::in_warp(thread_index_here()), work.low, work.high, work.keys,
+                            tile * attention_tile_keys);
     }
-    return key_limits::of(own(scratch, state), tile);
   }
 
   /// Passes over tiles that only other rows of the block need.
@@ -461,7 +464,7 @@ struct warpgroup_attention {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       rows[half].total = shuffle(state.outputs[Channels / 2 + half], static_cast<int>(thread_index() & 28U));
-      rows[half].reference = state.rows.reference[half];
+      rows[half].reference = state.rows.reference(half);
     }
     std::int32_t const slot = uniform(own(scratch, state).slot);
     if (slot >= 0) {

@@ -230,7 +230,8 @@ void check_hidden_sums(law_report& report, typename M::group_type const& group, 
   }
 }
 
-/// Checks that map_sums fills each place with what its visit makes of the sum there and the row's value.
+/// Checks that map_sums fills each place with what its visit makes of the sum there and the row's value, and that
+/// each_with_both visits both sums of a place.
 template <RowTile M>
 void check_mapped_sums(law_report& report, typename M::group_type const& group, typename M::sum_tile const& sums,
                        std::vector<double> const& numbers) {
@@ -245,6 +246,19 @@ void check_mapped_sums(law_report& report, typename M::group_type const& group, 
         return static_cast<sum_type>(sum + static_cast<sum_type>(value == row ? 10 * column : 1000));
       },
       of_row);
+  std::vector<int> visits(numbers.size(), 0);
+  M::template each_with_both<M>(
+      group, sums, mapped,
+      [&](int row, int column, sum_type sum, sum_type& other, int value) {
+        auto const at = static_cast<std::size_t>(row * M::columns + column);
+        ++visits[at];
+        report.expect(value == row && other == static_cast<sum_type>(sum + static_cast<sum_type>(10 * column)),
+                      "each_with_both brings the sums of a place", "number " + std::to_string(at));
+      },
+      of_row);
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    report.expect(visits[i] == 1, "each_with_both visits every place once", "number " + std::to_string(i));
+  }
   std::vector<sum_type> stored(static_cast<std::size_t>(M::rows * M::columns));
   M::store(group, mapped, stored.data(), std::int64_t{M::columns});
   for (std::size_t i = 0; i < stored.size(); ++i) {

@@ -18,9 +18,12 @@
 namespace {
 
 using tessera::float_attention_weights;
+using tessera::key_limits;
 using tessera::piecewise_linear_softmax;
+using tessera::score_row_values;
 using tessera::tile_mask;
 using tessera::tile_scales;
+using tessera::warpgroup_lane;
 
 constexpr int tile_keys = 128;
 constexpr int warp_rows_of_test = 16;
@@ -48,25 +51,22 @@ __global__ void make_codes_of_floats(float const* sums, float scale, int first_s
     scores[i] = sums[(lane / 4 + i / 2 % 2 * 8) * tile_keys + i / 4 * 8 + 2 * (lane % 4) + i % 2];
   }
   float_attention_weights<piecewise_linear_softmax> weights;
-  int const row = lane / 4 - 2 * (lane % 4);
-  int const high = seen_end + row;
-  int const end = tile_keys - 2 * (lane % 4);
-  float factor[2];
-  weights.template take<Mask, Scales>(scores, scale, {first_seen + row, {min(high, end), min(high + 8, end)}}, is_first,
-                                      factor);
-  std::uint32_t packed[4][4];
+  key_limits const limits = key_limits::of(warpgroup_lane::in_warp(threadIdx.x), first_seen, seen_end, tile_keys, 0);
+  score_row_values<float> factor;
+  weights.template take<Mask, Scales>(scores, scale, limits, is_first, factor);
+  float_attention_weights<piecewise_linear_softmax>::operands_type packed;
   float_attention_weights<piecewise_linear_softmax>::pack(scores, packed);
   for (int word = 0; word < 16; ++word) {
     for (int byte = 0; byte < 4; ++byte) {
       // pack() puts register 16 i + 8 (word / 2) + 2 (word % 2) + {0, 1, 4, 5} into a word.
       int const i = 16 * (word / 4) + 8 * (word % 4 / 2) + 2 * (word % 4 % 2) + byte / 2 * 4 + byte % 2;
       codes[(lane / 4 + i / 2 % 2 * 8) * tile_keys + i / 4 * 8 + 2 * (lane % 4) + i % 2] =
-          static_cast<std::uint8_t>(packed[word / 4][word % 4] >> 8 * byte);
+          static_cast<std::uint8_t>(packed.of_step[word / 4][word % 4] >> 8 * byte);
     }
   }
   for (int half = 0; half < 2; ++half) {
-    references[lane / 4 + 8 * half] = weights.reference[half];
-    factors[lane / 4 + 8 * half] = factor[half];
+    references[lane / 4 + 8 * half] = weights.reference(half);
+    factors[lane / 4 + 8 * half] = factor.values[0][half];
   }
 #endif
 }

@@ -20,8 +20,10 @@ namespace {
 using tessera::attention_weights;
 using tessera::key_limits;
 using tessera::piecewise_linear_softmax;
+using tessera::score_row_values;
 using tessera::tile_mask;
 using tessera::tile_scales;
+using tessera::warpgroup_lane;
 using quantizer = tessera::float8_quantizer<tessera::float8_e4m3>;
 
 constexpr int keys = 128;
@@ -51,19 +53,17 @@ __global__ void make_codes(std::int32_t const* sums, float const* row_scales, fl
     scores[i] = sums[(lane / 4 + i / 2 % 2 * 8) * keys + key_of(lane, i)];
   }
   attention_weights<piecewise_linear_softmax> weights;
-  int const row = lane / 4 - 2 * (lane % 4);
-  int const high = seen_end + row;
-  key_limits const limits{first_seen + row, {min(high, keys - 2 * (lane % 4)), min(high + 8, keys - 2 * (lane % 4))}};
-  float factor[2];
+  key_limits const limits = key_limits::of(warpgroup_lane::in_warp(threadIdx.x), first_seen, seen_end, keys, 0);
+  score_row_values<float> factor;
   weights.template take<Mask, Scales>(scores, row_scales[lane / 4] * key_scales[lane % 4], limits, is_first, factor);
-  std::uint32_t packed[4][4];
+  attention_weights<piecewise_linear_softmax>::operands_type packed;
   attention_weights<piecewise_linear_softmax>::pack(scores, packed);
   for (int i = 0; i < 16; ++i) {
-    codes[lane * 16 + i] = packed[i / 4][i % 4];
+    codes[lane * 16 + i] = packed.of_step[i / 4][i % 4];
   }
   for (int half = 0; half < 2; ++half) {
-    references[lane / 4 + 8 * half] = weights.reference[half];
-    factors[lane / 4 + 8 * half] = factor[half];
+    references[lane / 4 + 8 * half] = weights.reference(half);
+    factors[lane / 4 + 8 * half] = factor.values[0][half];
   }
 #endif
 }

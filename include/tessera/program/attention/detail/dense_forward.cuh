@@ -8,8 +8,8 @@
 /// that the block's rows see, from the last to the first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, in fp32 registers;
-///  * makes weights P of them (attention/detail/dense_softmax.cuh), packed in pairs, in the registers where the tensor
-///    cores take them as the left operand;
+///  * makes weights P of them (attention/detail/weigh_rows.hpp, and dense_softmax.cuh), packed in pairs, in registers
+///    where the tensor cores take them as the left operand;
 ///  * multiplies P by values, which lie as the caller has them, and adds to O, in fp32 registers.
 ///
 /// The scores of the next tile are begun before the products of P, so that both are behind each other in the tensor
@@ -41,13 +41,18 @@
 #include <tessera/program/attention/detail/dense_pipeline.cuh>
 #include <tessera/program/attention/detail/dense_softmax.cuh>
 #include <tessera/program/attention/detail/forward_output.cuh>
+#include <tessera/program/attention/detail/key_limits.cuh>
+#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/multiply_sums.hpp>
 #include <tessera/tuning/attention/dense.hpp>
 
 namespace tessera {
@@ -126,7 +131,10 @@ struct dense_warpgroup_attention {
  private:
   using score_mma = warpgroup_mma<T, Policy.keys>;
   using value_mma = warpgroup_mma<T, Channels, operand_order::along_depth, operand_order::across_depth>;
-  using weights_type = dense_weights<T, Policy.keys>;
+  using score_rows = warpgroup_rows<float, Policy.keys>;
+  using output_rows = warpgroup_rows<float, Channels>;
+  template <class Value>
+  using row_values = typename score_rows::template row_values<Value>;
   using tile_state = typename pipeline_type::tile_state;
   using query_state = typename pipeline_type::query_state;
   static constexpr int first_turn_barrier = 1;  ///< the named barrier of the first warpgroup's turns
@@ -142,11 +150,11 @@ struct dense_warpgroup_attention {
     std::int32_t low;           ///< the first key that the warp's first row sees
     std::int32_t high;          ///< one past the last key that the warp's first row sees
     std::int32_t end;           ///< keys of the sequence
-    float factor[2];            ///< what outputs are multiplied by before the products of `weights` are added
-    float scores[score_mma::registers];
-    std::uint32_t weights[weights_type::steps][4];
-    float outputs[value_mma::registers];
-    weights_type rows;
+    row_values<float> factor;   ///< what outputs are multiplied by before the products of `weights` are added
+    typename score_rows::sum_tile scores;
+    operands_of_sums<score_rows, value_mma> weights;
+    typename output_rows::sum_tile outputs;
+    row_values<sloped_softmax::state_type> rows;
   };
 
   __device__ __forceinline__ void consume(scratch_type& scratch, int warpgroup) const {
@@ -177,11 +185,10 @@ struct dense_warpgroup_attention {
     state.low = uniform(row + split.extents.band.first);
     state.high = uniform(row + split.extents.band.last + 1);
     state.end = uniform(split.extents.keys);
-    state.rows = {};
-#pragma unroll
-    for (float& output_sum : state.outputs) {
-      output_sum = 0.0F;
-    }
+    auto const lane = warpgroup_lane::of_thread();
+    score_rows::each_row(
+        lane, [](int, sloped_softmax::state_type& row) { row = sloped_softmax::identity(); }, state.rows);
+    output_rows::each_with_row(lane, state.outputs, [](int, int, float& output) { output = 0.0F; });
     scratch.query_ring.await_full(query);
     tile_range const tiles{uniform(split.tiles.begin), uniform(split.tiles.end), uniform(split.tiles.full_begin),
                            uniform(split.tiles.full_end)};
@@ -226,8 +233,8 @@ struct dense_warpgroup_attention {
     start_scores(state);
     await_multiply<0>(state.scores);
     release_keys(scratch, state);
-    state.rows.template take<tile_mask::both>(state.scores, slope, limits_of(state, tile), state.factor);
-    weights_type::pack(state.scores, state.weights);
+    weigh<tile_mask::both>(state, tile);
+    state.weights.make(warpgroup_lane::of_thread(), state.scores);
   }
   /// Adds the products of the weights of the last of a work item's tiles.
   __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
@@ -249,20 +256,30 @@ struct dense_warpgroup_attention {
     pass_turn(state);
     await_multiply<Policy.overlaps ? 1 : 0>(state.scores);
     release_keys(scratch, state);
-    key_limits limits{};
-    if constexpr (Mask != tile_mask::none) {
-      limits = limits_of(state, tile);
-    }
-    state.rows.template take<Mask>(state.scores, slope, limits, state.factor);
+    weigh<Mask>(state, tile);
     if constexpr (Policy.overlaps) {
       await_multiply<0>(state.outputs);
       release_values(scratch, state);
     }
-    weights_type::pack(state.scores, state.weights);
+    state.weights.make(warpgroup_lane::of_thread(), state.scores);
     scale_outputs(state);
     if constexpr (!Policy.overlaps) {
       last_products(scratch, state);
     }
+  }
+
+  /// Makes weights of a tile's scores.
+  template <tile_mask Mask>
+  __device__ __forceinline__ void weigh(consumer_state& state, std::int32_t tile) const {
+    if constexpr (Mask != tile_mask::none) {
+      key_limits const limits =
+          key_limits::of(warpgroup_lane::in_warp(thread_index()), state.low, state.high, state.end, tile * shape::keys);
+      score_rows::hide_from(limits.lane, state.scores, -infinity, limits.end);
+      if constexpr (Mask == tile_mask::both) {
+        score_rows::hide_before_diagonal(limits.lane, state.scores, -infinity, limits.first);
+      }
+    }
+    weigh_rows<score_rows>(warpgroup_lane::of_thread(), sloped_softmax{slope}, state.scores, state.rows, state.factor);
   }
 
   /// Waits until it is this warpgroup's turn to start products: each comes after the warpgroup before it.
@@ -297,7 +314,8 @@ struct dense_warpgroup_attention {
     begin_multiply(state.outputs);
 #pragma unroll
     for (int step = 0; step < shape::key_steps; ++step) {
-      value_mma::multiply(state.outputs, state.weights[step], values.further(step * 16 * shape::row_bytes), true);
+      value_mma::multiply(state.outputs, state.weights.of_step[step], values.further(step * 16 * shape::row_bytes),
+                          true);
     }
     commit_multiply();
   }
@@ -312,23 +330,14 @@ struct dense_warpgroup_attention {
   /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles after
   /// the first few: none of their scores exceeds all before.
   __device__ __forceinline__ static void scale_outputs(consumer_state& state) {
-    if (!any_of_warp(state.factor[0] != 1.0F || state.factor[1] != 1.0F)) {
-      return;
+    auto const lane = warpgroup_lane::of_thread();
+    bool differs = false;
+    output_rows::each_row(
+        lane, [&](int, float factor) { differs = differs || factor != 1.0F; }, state.factor);
+    if (any_of_warp(differs)) {
+      output_rows::each_with_row(
+          lane, state.outputs, [](int, int, float& output, float factor) { output *= factor; }, state.factor);
     }
-#pragma unroll
-    for (int i = 0; i < value_mma::registers; ++i) {
-      state.outputs[i] *= state.factor[i / 2 % 2];
-    }
-  }
-
-  /// The keys of a tile that the lane's rows see.
-  __device__ __forceinline__ static key_limits limits_of(consumer_state const& state, std::int32_t tile) {
-    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
-    std::int32_t const first_key = tile * shape::keys + 2 * (lane % 4);
-    std::int32_t const row = lane / 4 - first_key;
-    std::int32_t const high = state.high + row;
-    std::int32_t const end = state.end - first_key;
-    return {state.low + row, {min(high, end), min(high + 8, end)}};
   }
 
   /// Writes the rows of a work item, which is looked up again: registers are scarce while tiles are multiplied.
@@ -338,11 +347,19 @@ struct dense_warpgroup_attention {
     auto const split = pipeline.split_of(again[0]);
     std::int32_t const row = state.warpgroup * shape::warpgroup_rows + row_of_warp();
     warp_rows const of{split.sequence, split.head, 0, split.row + row, split.extents.queries};
-    weighted_row rows[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows[half] = {state.rows.whole_total(half), state.rows.reference[half] * slope};
-    }
+    auto const lane = warpgroup_lane::of_thread();
+    row_values<float> totals;
+    row_values<weighted_row> all_rows;
+    score_rows::each_row(
+        lane, [](int, float& total, sloped_softmax::state_type const& row) { total = row.total; }, totals, state.rows);
+    score_rows::merge_lanes(lane, sum_reducer<float>{}, totals);
+    score_rows::each_row(
+        lane,
+        [&](int, weighted_row& to, float total, sloped_softmax::state_type const& row) {
+          to = {total, row.reference * slope};
+        },
+        all_rows, totals, state.rows);
+    weighted_row const(&rows)[2] = all_rows.values[0];
     if (split.slot >= 0) {
       split_output.template write_rows<Channels>(state.outputs, rows, split.slot, row);
       return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dense_weights`: a warpgroup's online softmax over tiles of scores of 64 queries, whose operands are not quantized.
-/// Scores are fp32 sums in registers, as warpgroup_mma.cuh lays them out, and weights become operands of 16 bits, of
-/// type T. References are the largest scores so far, as they are; `slope` makes logits in base 2 of them. For tile j,
+/// `sloped_softmax`: a warpgroup's online softmax over tiles of scores whose operands are not quantized, for
+/// attention/detail/weigh_rows.hpp. References are the largest scores so far, as they are; `slope` makes logits in base
+/// 2 of them. For tile j,
 ///
 ///     M_j = max(M_(j-1), largest score)
 ///     P_j = 448 2^(slope (s - M_j))
@@ -15,106 +15,65 @@
 /// Negative infinity has the weight 0.
 #pragma once
 
-#include <cstdint>
-
+#include <tessera/concepts/reducer.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/program/attention/detail/forward_softmax.cuh>
-#include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
-#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
-#include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The softmax of rows lane / 4 and lane / 4 + 8 of a warp, over tiles of `Keys` keys.
-template <class T, int Keys>
-struct dense_weights {
-  static constexpr int registers = Keys / 2;          ///< scores of a lane
-  static constexpr int steps = Keys / 16;             ///< left operands of 64 x 16 weights
+/// Sums of the first and of the second values of pairs, so that one addition does not wait for the other.
+struct two_sums {
+  float first;
+  float second;
+};
+
+/// The sum by two chains of additions.
+struct two_sums_reducer {
+  using state_type = two_sums;
+  using input_type = float;
+
+  TESSERA_FN constexpr state_type identity() const { return {0.0F, 0.0F}; }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const { state.first += value; }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    push_pair(into, other.first, other.second);
+  }
+  TESSERA_FN constexpr state_type of_pair(input_type first, input_type second) const { return {first, second}; }
+  TESSERA_FN constexpr void push_pair(state_type& state, input_type first, input_type second) const {
+    state.first += first;
+    state.second += second;
+  }
+};
+
+static_assert(PairReducer<two_sums_reducer>);
+
+/// The softmax of weigh_rows.
+struct sloped_softmax {
+  using sum_type = two_sums_reducer;
+  static constexpr bool sums_whole_rows = false;      ///< lanes add up their own weights
   static constexpr float log2_of_top = 8.807354922F;  ///< of the largest weight, 448
+  /// What is known of a row.
+  struct state_type {
+    float reference;  ///< M: the largest score so far
+    float addend;     ///< of logits, so that the largest of the tile has the largest weight
+    float total;      ///< the lane's part of the sum of weights
+  };
+  float slope;  ///< what scores are multiplied by to be in base 2
 
-  float reference[2] = {-infinity, -infinity};  ///< M: the largest score so far of each row
-  float total[2] = {0.0F, 0.0F};                ///< the lane's part of each row's sum of weights
-
-  /// Turns the scores of a tile into weights. `factor`: what sums of earlier tiles are to be multiplied by.
-  template <tile_mask Mask>
-  __device__ __forceinline__ void take(float (&scores)[registers], float slope, key_limits const& limits,
-                                       float (&factor)[2]) {
-    if constexpr (Mask != tile_mask::none) {
-      hide<Mask>(scores, limits);
-    }
-    float addend[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float here = largest_of_row(scores, row);
-      here = fmaxf(here, shuffle_xor(here, 1));
-      here = fmaxf(here, shuffle_xor(here, 2));
-      float const next = fmaxf(reference[row], here);
-      float const zero = next == -infinity ? 0.0F : next;  // a row that has seen nothing yet has no reference
-      factor[row] = fast_exp2((reference[row] - zero) * slope);
-      addend[row] = __fmaf_rn(-zero, slope, log2_of_top);
-      reference[row] = next;
-    }
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      scores[i] = fast_exp2(__fmaf_rn(scores[i], slope, addend[i / 2 % 2]));
-    }
-    total[0] = __fmaf_rn(total[0], factor[0], sum_of_row(scores, 0));
-    total[1] = __fmaf_rn(total[1], factor[1], sum_of_row(scores, 1));
+  __device__ __forceinline__ static state_type identity() { return {-infinity, 0.0F, 0.0F}; }
+  __device__ __forceinline__ float turn(state_type& state, float largest) const {
+    float const next = fmaxf(state.reference, largest);
+    float const zero = next == -infinity ? 0.0F : next;  // a row that has seen nothing yet has no reference
+    float const factor = fast_exp2((state.reference - zero) * slope);
+    state.addend = __fmaf_rn(-zero, slope, log2_of_top);
+    state.reference = next;
+    return factor;
   }
-
-  /// Packs weights into left operands of 64 x 16, four registers for each 16 keys.
-  __device__ __forceinline__ static void pack(float const (&taken)[registers], std::uint32_t (&packed)[steps][4]) {
-#pragma unroll
-    for (int i = 0; i < steps; ++i) {
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        packed[i][word] = pack_pair<T>(taken[8 * i + 2 * word], taken[8 * i + 2 * word + 1]);
-      }
-    }
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(__fmaf_rn(score, slope, state.addend));
   }
-
-  /// The sum of a row's weights, from its four lanes.
-  [[nodiscard]] __device__ __forceinline__ float whole_total(int row) const {
-    float const two = total[row] + shuffle_xor(total[row], 1);
-    return two + shuffle_xor(two, 2);
-  }
-
- private:
-  template <tile_mask Mask>
-  __device__ __forceinline__ static void hide(float (&scores)[registers], key_limits const& limits) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      int const key = i / 4 * 8 + i % 2;
-      bool is_seen = key < limits.high[i / 2 % 2];
-      if constexpr (Mask == tile_mask::both) {
-        is_seen = is_seen && key - i / 2 % 2 * 8 >= limits.low;
-      }
-      scores[i] = is_seen ? scores[i] : -infinity;
-    }
-  }
-
-  /// The largest score of a row, by two chains of maxima that do not wait for each other.
-  [[nodiscard]] __device__ __forceinline__ static float largest_of_row(float const (&scores)[registers], int row) {
-    float even = scores[2 * row];
-    float odd = scores[2 * row + 1];
-#pragma unroll
-    for (int i = 2 * row + 4; i < registers; i += 4) {
-      even = fmaxf(even, scores[i]);
-      odd = fmaxf(odd, scores[i + 1]);
-    }
-    return fmaxf(even, odd);
-  }
-  [[nodiscard]] __device__ __forceinline__ static float sum_of_row(float const (&weights)[registers], int row) {
-    float even = weights[2 * row];
-    float odd = weights[2 * row + 1];
-#pragma unroll
-    for (int i = 2 * row + 4; i < registers; i += 4) {
-      even += weights[i];
-      odd += weights[i + 1];
-    }
-    return even + odd;
+  __device__ __forceinline__ void add(state_type& state, float factor, two_sums const& sum) const {
+    state.total = __fmaf_rn(state.total, factor, sum.first + sum.second);
   }
 };
 

@@ -37,9 +37,9 @@
 #include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/weigh_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
@@ -84,8 +84,13 @@ struct dense_heads {
 /// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
 template <class T, class Result, class Bias, int Channels>
 struct dense_tiles {
-  using softmax_type = online_softmax<float>;
-  using state_type = softmax_type::state_type;
+  /// The softmax of weigh_rows.
+  struct softmax_type : online_softmax<float> {
+    using sum_type = sum_reducer<float>;
+    static constexpr bool sums_whole_rows = true;
+    TESSERA_FN void add(state_type& state, float, float sum) const { state.sum += sum; }
+  };
+  using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   /// Where a group is: its block of queries.
   using coordinates = detail::query_block<64>;
@@ -157,7 +162,7 @@ struct dense_tiles {
       group.sync();  // all lanes have read the keys
       begin_keys(group, at, next, scratch);
       mask_scores(group, at, now, state, scores);
-      make_weights(group, state, scores);
+      weigh_rows<typename row_words::scores>(group, softmax_type{}, scores, state.softmax, state.factor);
       copies::template await<1>();
       group.sync();  // values are there
       add_values(group, state, scores, scratch, totals);
@@ -273,31 +278,6 @@ struct dense_tiles {
           }
         },
         columns_of);
-  }
-
-  /// Turns scores into weights, and adds them to the states of their rows.
-  template <Group G>
-  TESSERA_FN static void make_weights(G const& group, row_states<G>& state,
-                                      typename words<G>::scores::sum_tile& scores) {
-    using product = typename words<G>::scores;
-    typename product::template row_values<float> of_tile;  // the largest score, then the sum of weights
-    product::each_row(
-        group, [](int, float& largest) { largest = -infinity; }, of_tile);
-    product::reduce_rows(group, maximum_reducer<float>{}, scores, of_tile);
-    product::each_row(
-        group,
-        [](int, float& largest, state_type& softmax, float& factor) {
-          factor = softmax_type{}.turn(softmax, largest);
-          largest = 0.0F;
-        },
-        of_tile, state.softmax, state.factor);
-    product::each_with_row(
-        group, scores,
-        [](int, int, float& score, state_type const& softmax) { score = softmax_type{}.weight(softmax, score); },
-        state.softmax);
-    product::reduce_rows(group, sum_reducer<float>{}, scores, of_tile);
-    product::each_row(
-        group, [](int, float& sum, state_type& softmax) { softmax.sum += sum; }, of_tile, state.softmax);
   }
 
   /// Adds the values of a tile by their weights.

@@ -19,18 +19,37 @@
 
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/detail/forward_rows.cuh>
-#include <tessera/tile/cuda/sm_90/largest_of_three.cuh>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
+/// The smallest of integers, three by one instruction.
+struct smallest_integer_reducer {
+  using state_type = std::int32_t;
+  using input_type = std::int32_t;
+  static constexpr bool any_order = true;
+
+  __device__ __forceinline__ std::int32_t identity() const { return 0x7fffffff; }
+  __device__ __forceinline__ void push(std::int32_t& state, std::int32_t value) const { state = min(state, value); }
+  __device__ __forceinline__ void merge(std::int32_t& into, std::int32_t other) const { push(into, other); }
+  __device__ __forceinline__ std::int32_t of_pair(std::int32_t first, std::int32_t second) const {
+    return min(first, second);
+  }
+  __device__ __forceinline__ void push_pair(std::int32_t& state, std::int32_t first, std::int32_t second) const {
+    state = min(min(state, first), second);
+  }
+};
+
+/// The softmax of a lane's rows. Softmax: one with lane_weights.
 template <class Softmax>
 struct float_attention_weights : attention_rows<Softmax> {
   using rows = attention_rows<Softmax>;  ///< what it shares with scores of integers
-  using rows::registers;
-  using typename rows::weights;
+  using typename rows::bits_type, typename rows::operands_type, typename rows::weights;
+  using scores_type = score_floats::sum_tile;
+  template <class Value>
+  using row_values = score_row_values<Value>;
   /// Sums of products do not begin at terms: those of 8-bit floats keep 13 bits below the largest addend.
   static constexpr bool begins_at_terms = false;
   /// From this scale on tile_scales are `any`.
@@ -39,19 +58,16 @@ struct float_attention_weights : attention_rows<Softmax> {
 
   /// As attention_weights::take().
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void take(float (&scores)[registers], float scale, key_limits const& limits, bool is_first,
-                                       float (&factor)[2]) {
-    std::int32_t bits[registers];
+  __device__ __forceinline__ void take(scores_type& scores, float scale, key_limits const& limits, bool is_first,
+                                       row_values<float>& factor) {
+    bits_type bits;
     as_bits(scores, bits);
-    if constexpr (Mask != tile_mask::none) {
-      rows::template hide<Mask>(bits, limits, __float_as_int(-infinity));
-    }
+    rows::template hide<Mask>(bits, limits, __float_as_int(-infinity));
     refer<Mask, Scales>(bits, scale, factor);
     if constexpr (Mask != tile_mask::none) {
       scale = fmaxf(scale, 1e-37F);  // times minus infinity it is not NaN
     }
-    float const before[2] = {this->template reference_or_zero<Mask>(0), this->template reference_or_zero<Mask>(1)};
-    weigh<Scales>(bits, scale, before);
+    weigh<Mask, Scales>(bits, scale);
     if constexpr (weights::has_low_line) {
       if (is_first) {
         rows::take_low_line(bits);
@@ -61,104 +77,100 @@ struct float_attention_weights : attention_rows<Softmax> {
   }
   /// The same with terms.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void take(float (&scores)[registers], float scale, row_terms const& terms,
-                                       key_limits const& limits, bool is_first, float (&factor)[2]) {
+  __device__ __forceinline__ void take(scores_type& scores, float scale, row_terms const& terms,
+                                       key_limits const& limits, bool is_first, row_values<float>& factor) {
     float const slope = weights::steps * scale;
     float const of_term = weights::steps * terms.to_base_2;
-    float const addend[2] = {__fmaf_rn(terms.base[0], of_term, rows::lift),
-                             __fmaf_rn(terms.base[1], of_term, rows::lift)};
-    std::int32_t bits[registers];
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      float const added = __fmaf_rn(terms.of_score[i], of_term, addend[i / 2 % 2]);
-      bits[i] = __float_as_int(__fmaf_rn(slope, scores[i], added));
-    }
+    row_values<float> const addend =
+        rows::of_rows([=](float base) { return __fmaf_rn(base, of_term, rows::lift); }, terms.base);
+    score_floats::each_with_both<score_floats>(
+        rows::lane(), terms.of_score, scores,
+        [=](int, int, float term, float& score, float of_row) {
+          score = __fmaf_rn(slope, score, __fmaf_rn(term, of_term, of_row));
+        },
+        addend);
+    bits_type bits;
+    as_bits(scores, bits);
     this->template take_lifted<Mask>(bits, limits, is_first, factor);
     as_floats(bits, scores);
   }
   /// As attention_rows::pack().
-  __device__ __forceinline__ static void pack(float const (&taken)[registers],
-                                              std::uint32_t (&packed)[registers / 16][4]) {
-    std::int32_t bits[registers];
+  __device__ __forceinline__ static void pack(scores_type const& taken, operands_type& packed) {
+    bits_type bits;
     as_bits(taken, bits);
     rows::pack(bits, packed);
   }
 
  private:
-  __device__ __forceinline__ static void as_bits(float const (&from)[registers], std::int32_t (&to)[registers]) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      to[i] = __float_as_int(from[i]);
-    }
+  __device__ __forceinline__ static void as_bits(scores_type const& from, bits_type& to) {
+    score_floats::map_sums<score_words>(rows::lane(), from, to,
+                                        [](int, int, float score) { return __float_as_int(score); });
   }
-  __device__ __forceinline__ static void as_floats(std::int32_t const (&from)[registers], float (&to)[registers]) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      to[i] = __int_as_float(from[i]);
-    }
+  __device__ __forceinline__ static void as_floats(bits_type const& from, scores_type& to) {
+    score_words::map_sums<score_floats>(rows::lane(), from, to,
+                                        [](int, int, std::int32_t bits) { return __int_as_float(bits); });
   }
 
   /// Finds the tile's references, and the factors of earlier sums.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void refer(std::int32_t const (&scores)[registers], float scale, float (&factor)[2]) {
+  __device__ __forceinline__ void refer(bits_type const& scores, float scale, row_values<float>& factor) {
     constexpr bool is_masked = Mask != tile_mask::none;
-    float most[2];
+    row_values<float> most;
     find_largest<is_masked>(scores, most);
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float here = scale * most[row];
-      if constexpr (Scales == tile_scales::any) {
-        here = __fmaf_rn(here, 0.0F, here);  // infinity becomes NaN
-      }
-      if constexpr (is_masked) {
-        here = most[row] == -infinity ? -infinity : here;
-      }
-      this->template refer_row<is_masked>(row, here, factor);
-    }
+    row_values<float> here = rows::of_rows(
+        [scale](float score) {
+          float logit = scale * score;
+          if constexpr (Scales == tile_scales::any) {
+            logit = __fmaf_rn(logit, 0.0F, logit);  // infinity becomes NaN
+          }
+          return is_masked && score == -infinity ? -infinity : logit;
+        },
+        most);
+    this->template refer_rows<is_masked>(here, factor);
   }
   /// Finds the largest score of each row. Lanes from which all keys are hidden have no positive score, so that maxima
   /// of floats are the shorter way for masked tiles.
   template <bool IsMasked>
-  __device__ __forceinline__ static void find_largest(std::int32_t const (&scores)[registers], float (&most)[2]) {
+  __device__ __forceinline__ static void find_largest(bits_type const& scores, row_values<float>& most) {
     if constexpr (IsMasked) {
-      most[0] = rows::largest_float(scores, 0);
-      most[1] = rows::largest_float(scores, 1);
+      score_words::fold_lanes(rows::lane(), largest_of_bits_reducer{}, scores, most);
     } else {
-      std::int32_t bits[2] = {rows::largest_of_row(scores, 0), rows::largest_of_row(scores, 1)};
-      if (any_of_warp((bits[0] | bits[1]) < 0)) {
-        bits[0] = bits[0] < 0 ? smallest_of_row(scores, 0) : bits[0];
-        bits[1] = bits[1] < 0 ? smallest_of_row(scores, 1) : bits[1];
+      row_values<std::int32_t> bits;
+      score_words::fold_lanes(rows::lane(), maximum_reducer<std::int32_t>{}, scores, bits);
+      std::int32_t signs = 0;
+      score_words::each_row(
+          rows::lane(), [&](int, std::int32_t largest) { signs |= largest; }, bits);
+      if (any_of_warp(signs < 0)) {
+        row_values<std::int32_t> smallest;
+        score_words::fold_lanes(rows::lane(), smallest_integer_reducer{}, scores, smallest);
+        score_words::each_row(
+            rows::lane(),
+            [](int, std::int32_t& largest, std::int32_t least) { largest = largest < 0 ? least : largest; }, bits,
+            smallest);
       }
-      most[0] = __int_as_float(bits[0]);
-      most[1] = __int_as_float(bits[1]);
+      most = rows::of_rows([](std::int32_t largest) { return __int_as_float(largest); }, bits);
     }
-  }
-  /// The smallest of a row's scores as integers: the largest score where all are negative.
-  __device__ __forceinline__ static std::int32_t smallest_of_row(std::int32_t const (&scores)[registers], int row) {
-    std::int32_t least = scores[2 * row];
-#pragma unroll
-    for (int i = 2 * row; i < registers; i += 4) {
-      least = smallest_of_three(least, scores[i], scores[i + 1]);
-    }
-    return least;
   }
 
   /// Turns scores into weights::of() of their logits' distance to the references.
-  template <tile_scales Scales>
-  __device__ __forceinline__ static void weigh(std::int32_t (&scores)[registers], float scale,
-                                               float const (&before)[2]) {
-    float const slope = weights::steps * scale;
-    float const addend[2] = {__fmaf_rn(-weights::steps, before[0], weights::top),
-                             __fmaf_rn(-weights::steps, before[1], weights::top)};
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      float const score = __int_as_float(scores[i]);
-      if constexpr (Scales == tile_scales::any) {
-        float const logit = __fmul_rn(scale, score);  // rounded as the reference is
-        scores[i] = __float_as_int(weights::of(__fmaf_rn(weights::steps, logit - before[i / 2 % 2], weights::top)));
-      } else {
-        scores[i] = __float_as_int(weights::of(__fmaf_rn(score, slope, addend[i / 2 % 2])));
-      }
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void weigh(bits_type& scores, float scale) const {
+    row_values<float> const before = rows::of_rows(
+        [](attention_row_state const& row) { return row.template reference_or_zero<Mask>(); }, this->state);
+    if constexpr (Scales == tile_scales::any) {
+      rows::each_float(
+          scores,
+          [scale](float score, float reference) {
+            float const logit = __fmul_rn(scale, score);  // rounded as the reference is
+            return weights::of(__fmaf_rn(weights::steps, logit - reference, weights::top));
+          },
+          before);
+    } else {
+      float const slope = weights::steps * scale;
+      row_values<float> const addend =
+          rows::of_rows([](float reference) { return __fmaf_rn(-weights::steps, reference, weights::top); }, before);
+      rows::each_float(
+          scores, [slope](float score, float added) { return weights::of(__fmaf_rn(score, slope, added)); }, addend);
     }
   }
 };

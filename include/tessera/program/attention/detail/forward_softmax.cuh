@@ -28,18 +28,20 @@
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention/detail/forward_rows.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
+/// The softmax of a lane's rows. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights : attention_rows<Softmax> {
   using rows = attention_rows<Softmax>;  ///< what it shares with scores of floats
-  using rows::registers, rows::reference;
-  using typename rows::weights;
+  using typename rows::bits_type, typename rows::weights;
+  template <class Value>
+  using row_values = score_row_values<Value>;
   static constexpr bool begins_at_terms = true;  ///< whether sums of products may begin at terms
   /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
@@ -51,19 +53,17 @@ struct attention_weights : attention_rows<Softmax> {
   /// Turns the scores of a tile into what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied
   /// by. Scales: whether scales may be large or NaN. `is_first`: the tile is the first of the sequence.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, key_limits const& limits,
-                                       bool is_first, float (&factor)[2]) {
-    if constexpr (Mask != tile_mask::none) {
-      rows::template hide<Mask>(scores, limits, hidden);
-    }
+  __device__ __forceinline__ void take(bits_type& scores, float scale, key_limits const& limits, bool is_first,
+                                       row_values<float>& factor) {
+    rows::template hide<Mask>(scores, limits, hidden);
     refer<Mask, Scales>(scores, scale, factor);
     float slope = weights::steps * scale;
-    float addend[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float const before = this->template reference_or_zero<Mask>(row);
-      addend[row] = __fmaf_rn(slope, -integer_magic, __fmaf_rn(-weights::steps, before, weights::top));
-    }
+    row_values<float> addend = rows::of_rows(
+        [&](attention_row_state const& row) {
+          float const before = row.template reference_or_zero<Mask>();
+          return __fmaf_rn(slope, -integer_magic, __fmaf_rn(-weights::steps, before, weights::top));
+        },
+        this->state);
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
     }
@@ -71,10 +71,15 @@ struct attention_weights : attention_rows<Softmax> {
       if (!(scale < piecewise_linear_softmax::most_scale)) {
         subtract_first(scores, scale);
         slope = 1.0F / weights::exact_steps;
-        addend[0] = addend[1] = -integer_magic / weights::exact_steps;
+        addend = rows::of_rows([] { return -integer_magic / weights::exact_steps; });
       }
     }
-    weigh(scores, slope, addend);
+    score_words::each_with_row(
+        rows::lane(), scores,
+        [slope](int, int, std::int32_t& score, float added) {
+          score = __float_as_int(weights::of(__fmaf_rn(score_sums::plus_magic(score), slope, added)));
+        },
+        addend);
     if constexpr (weights::has_low_line) {
       if (is_first) {
         rows::take_low_line(scores);
@@ -86,65 +91,66 @@ struct attention_weights : attention_rows<Softmax> {
   /// the row's first one, in units of `scale`. With the products added they are bits of floats, which take_begun()
   /// takes if is_begun() says that no term is too far from its row's first for that.
   template <class Terms>
-  static __device__ __forceinline__ void begin(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
+  static __device__ __forceinline__ void begin(bits_type& sums, float scale, row_terms const& terms) {
     float const units = terms.to_base_2 * fast_reciprocal(scale);
-    float const first[2] = {__fmaf_rn(-terms.of_score[0], units, Terms::base(0)),
-                            __fmaf_rn(-terms.of_score[2], units, Terms::base(1))};
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      sums[i] = __float_as_int(__fmaf_rn(terms.of_score[i], units, first[i / 2 % 2]));
-    }
+    row_values<float> const first{
+        {{__fmaf_rn(-terms.of_score[0], units, Terms::base(0)), __fmaf_rn(-terms.of_score[2], units, Terms::base(1))}}};
+    score_floats::map_sums<score_words>(
+        rows::lane(), terms.of_score, sums,
+        [units](int, int, float term, float of_row) { return __float_as_int(__fmaf_rn(term, units, of_row)); }, first);
   }
   /// Whether take_begun() may take a lane's sums that have begun. Never where a term is infinite or NaN. `IsLine`:
   /// terms lie on a line, so that only the first and the last are looked at. `offset`: first terms, in base 2.
   template <bool IsLine>
-  [[nodiscard]] __device__ __forceinline__ static bool is_begun(std::int32_t const (&sums)[registers],
-                                                                float const (&offset)[2]) {
-    std::uint32_t outside = fabsf(offset[0]) < most_offset && fabsf(offset[1]) < most_offset ? 0 : begin_values;
-#pragma unroll
-    for (int i = 0; i < registers; i += IsLine ? registers - 1 : 1) {
-      outside |= static_cast<std::uint32_t>(sums[i]) ^ least_begin;
+  [[nodiscard]] __device__ __forceinline__ static bool is_begun(bits_type& sums, row_values<float> const& offset) {
+    std::uint32_t outside = 0;
+    score_words::each_row(
+        rows::lane(), [&](int, float first) { outside |= fabsf(first) < most_offset ? 0 : begin_values; }, offset);
+    auto const look_at = [&](std::int32_t sum) { outside |= static_cast<std::uint32_t>(sum) ^ least_begin; };
+    if constexpr (IsLine) {
+      look_at(sums[0]);
+      look_at(sums[attention_tile_keys / 2 - 1]);
+    } else {
+      score_words::each_with_row(rows::lane(), sums, [&](int, int, std::int32_t sum) { look_at(sum); });
     }
     return outside < begin_values;
   }
   /// Makes sums of products of sums that began at terms.
   template <class Terms>
-  static __device__ __forceinline__ void end(std::int32_t (&sums)[registers], float scale, row_terms const& terms) {
-    std::int32_t begun[registers];
+  static __device__ __forceinline__ void end(bits_type& sums, float scale, row_terms const& terms) {
+    bits_type begun;
     begin<Terms>(begun, scale, terms);
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      sums[i] -= begun[i];
-    }
+    score_words::each_with_both<score_words>(rows::lane(), begun, sums,
+                                             [](int, int, std::int32_t before, std::int32_t& sum) { sum -= before; });
   }
 
   /// As take(), for scores that began at terms: at bits of floats, of which Terms::base() stands
   /// for the logit `offset` of its row.
   template <tile_mask Mask, class Terms>
-  __device__ __forceinline__ void take_begun(std::int32_t (&scores)[registers], float scale, float const (&offset)[2],
-                                             key_limits const& limits, bool is_first, float (&factor)[2]) {
+  __device__ __forceinline__ void take_begun(bits_type& scores, float scale, row_values<float> const& offset,
+                                             key_limits const& limits, bool is_first, row_values<float>& factor) {
     constexpr std::int32_t nothing = -8388608;  // the bits of minus infinity
-    if constexpr (Mask != tile_mask::none) {
-      rows::template hide<Mask>(scores, limits, nothing);
-    }
+    row_values<float> const base{{{Terms::base(0), Terms::base(1)}}};
+    rows::template hide<Mask>(scores, limits, nothing);
     float slope = weights::steps * scale;
-    float addend[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      std::int32_t const most = rows::largest_of_row(scores, row);
-      float const here = __fmaf_rn(scale, __int_as_float(most) - Terms::base(row), offset[row]);
-      this->template refer_row<Mask != tile_mask::none>(row, here, factor);
-      float const before = this->template reference_or_zero<Mask>(row);
-      float const zero = __fmaf_rn(weights::steps, offset[row] - before, weights::top);
-      addend[row] = __fmaf_rn(slope, -Terms::base(row), zero);
-    }
+    row_values<std::int32_t> most;
+    score_words::fold_lanes(rows::lane(), maximum_reducer<std::int32_t>{}, scores, most);
+    row_values<float> here =
+        rows::of_rows([scale](std::int32_t bits, float of_row,
+                              float first) { return __fmaf_rn(scale, __int_as_float(bits) - of_row, first); },
+                      most, base, offset);
+    this->template refer_rows<Mask != tile_mask::none>(here, factor);
+    row_values<float> const addend = rows::of_rows(
+        [slope](attention_row_state const& row, float of_row, float first) {
+          float const before = row.template reference_or_zero<Mask>();
+          return __fmaf_rn(slope, -of_row, __fmaf_rn(weights::steps, first - before, weights::top));
+        },
+        this->state, base, offset);
     if constexpr (Mask != tile_mask::none) {
       slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
     }
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      scores[i] = __float_as_int(weights::of(__fmaf_rn(__int_as_float(scores[i]), slope, addend[i / 2 % 2])));
-    }
+    rows::each_float(
+        scores, [slope](float score, float added) { return weights::of(__fmaf_rn(score, slope, added)); }, addend);
     if constexpr (weights::has_low_line) {
       if (is_first) {
         rows::take_low_line(scores);
@@ -158,8 +164,8 @@ struct attention_weights : attention_rows<Softmax> {
   /// Scores become steps * logit + lift, which is positive where logits are not below -2048, and rounded to 2^-10. The
   /// bits of positive floats have the order of the floats, and the maximum of three integers is one instruction.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, row_terms const& terms,
-                                       key_limits const& limits, bool is_first, float (&factor)[2]) {
+  __device__ __forceinline__ void take(bits_type& scores, float scale, row_terms const& terms, key_limits const& limits,
+                                       bool is_first, row_values<float>& factor) {
     add_terms<Scales>(scores, scale, terms);
     this->template take_lifted<Mask>(scores, limits, is_first, factor);
   }
@@ -171,56 +177,51 @@ struct attention_weights : attention_rows<Softmax> {
 
   /// Turns sums into the bits of steps * (scale * sum + term) + lift.
   template <tile_scales Scales>
-  __device__ __forceinline__ static void add_terms(std::int32_t (&scores)[registers], float scale,
-                                                   row_terms const& terms) {
+  __device__ __forceinline__ static void add_terms(bits_type& scores, float scale, row_terms const& terms) {
     constexpr bool is_exact = Scales == tile_scales::any;
     float const slope = weights::steps * scale;
     float const of_term = weights::steps * terms.to_base_2;
     float const zero = is_exact ? lift : __fmaf_rn(slope, -integer_magic, lift);
-    float const addend[2] = {__fmaf_rn(terms.base[0], of_term, zero), __fmaf_rn(terms.base[1], of_term, zero)};
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      float const sum = score_sums::plus_magic(scores[i]);
-      float const added = __fmaf_rn(terms.of_score[i], of_term, addend[i / 2 % 2]);
-      scores[i] = __float_as_int(__fmaf_rn(slope, is_exact ? sum - integer_magic : sum, added));
-    }
+    row_values<float> const addend =
+        rows::of_rows([=](float base) { return __fmaf_rn(base, of_term, zero); }, terms.base);
+    score_floats::each_with_both<score_words>(
+        rows::lane(), terms.of_score, scores,
+        [=](int, int, float term, std::int32_t& score, float of_row) {
+          float const sum = score_sums::plus_magic(score);
+          float const added = __fmaf_rn(term, of_term, of_row);
+          score = __float_as_int(__fmaf_rn(slope, is_exact ? sum - integer_magic : sum, added));
+        },
+        addend);
   }
   /// Finds the tile's references, and the factors of earlier sums.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void refer(std::int32_t const (&scores)[registers], float scale, float (&factor)[2]) {
+  __device__ __forceinline__ void refer(bits_type const& scores, float scale, row_values<float>& factor) {
     constexpr bool is_masked = Mask != tile_mask::none;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      std::int32_t const most = rows::largest_of_row(scores, row);
-      float here = scale * (score_sums::plus_magic(most) - integer_magic);
-      if constexpr (Scales == tile_scales::any) {
-        here = __fmaf_rn(here, 0.0F, here);  // infinity becomes NaN
-      }
-      if constexpr (is_masked) {
-        here = most == hidden ? -infinity : here;
-      }
-      this->template refer_row<is_masked>(row, here, factor);
-    }
-  }
-  /// Turns scores into weights::of(score * slope + addend).
-  __device__ __forceinline__ static void weigh(std::int32_t (&scores)[registers], float slope,
-                                               float const (&addend)[2]) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      float const score = score_sums::plus_magic(scores[i]);
-      scores[i] = __float_as_int(weights::of(__fmaf_rn(score, slope, addend[i / 2 % 2])));
-    }
+    row_values<std::int32_t> most;
+    score_words::fold_lanes(rows::lane(), maximum_reducer<std::int32_t>{}, scores, most);
+    row_values<float> here = rows::of_rows(
+        [scale](std::int32_t score) {
+          float logit = scale * (score_sums::plus_magic(score) - integer_magic);
+          if constexpr (Scales == tile_scales::any) {
+            logit = __fmaf_rn(logit, 0.0F, logit);  // infinity becomes NaN
+          }
+          return is_masked && score == hidden ? -infinity : logit;
+        },
+        most);
+    this->template refer_rows<is_masked>(here, factor);
   }
 
   /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
-  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale) const {
+  __device__ __forceinline__ void subtract_first(bits_type& scores, float scale) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      float const logit = __fmul_rn(scale, score_sums::plus_magic(scores[i]) - integer_magic);  // as `reference`
-      float const step = __fmaf_rn(weights::steps, logit - reference[i / 2 % 2], weights::top);
-      scores[i] = __float2int_rn(fmaxf(step * weights::exact_steps, least));
-    }
+    score_words::each_with_row(
+        rows::lane(), scores,
+        [scale](int, int, std::int32_t& score, attention_row_state const& row) {
+          float const logit = __fmul_rn(scale, score_sums::plus_magic(score) - integer_magic);  // as `reference`
+          float const step = __fmaf_rn(weights::steps, logit - row.reference, weights::top);
+          score = __float2int_rn(fmaxf(step * weights::exact_steps, least));
+        },
+        this->state);
   }
 };
 

@@ -80,7 +80,7 @@ struct score_terms {
   template <bool EndsInside, class Work, class Staged>
   __device__ __forceinline__ void of_lane(Work const volatile& work, int warp, std::int32_t tile, Staged const& staged,
                                           row_terms& to) const {
-    to.base[0] = to.base[1] = 0.0F;
+    to.base = {};
     to.to_base_2 = HasCorrections ? 1.0F : log2_e;
     if constexpr (HasCorrections) {
 #pragma unroll
@@ -115,13 +115,13 @@ struct score_terms {
   /// it takes with them. Rows: attention_weights.
   template <class Rows, bool EndsInside, class Work, class Staged>
   [[nodiscard]] __device__ __forceinline__ bool begin(Work const volatile& work, int warp, std::int32_t tile,
-                                                      Staged const& staged, float scale,
-                                                      std::int32_t (&sums)[Rows::registers], float (&offset)[2]) const {
+                                                      Staged const& staged, float scale, typename Rows::bits_type& sums,
+                                                      score_row_values<float>& offset) const {
     if constexpr (has_range) {
       correction_range const& range = staged.corrections[warp / 4].range;
       float const units = fast_reciprocal(scale);
       begin_at_corrections(staged, warp, units, sums);
-      offset[0] = offset[1] = range.least;
+      offset = {{{range.least, range.least}}};
       return range.spread * units < widest;
     } else {
       row_terms added;
@@ -129,22 +129,19 @@ struct score_terms {
       pin_registers(own_tile);
       of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
       Rows::template begin<score_terms>(sums, scale, added);
-      offset[0] = added.first(0);
-      offset[1] = added.first(1);
+      offset = added.first();
       return Rows::template is_begun<is_line>(sums, offset);
     }
   }
   /// Makes sums of products of sums that began at terms, which `added` are.
   template <class Rows, class Staged>
   __device__ __forceinline__ static void end(Staged const& staged, int warp, float scale, row_terms const& added,
-                                             std::int32_t (&sums)[Rows::registers]) {
+                                             typename Rows::bits_type& sums) {
     if constexpr (has_range) {
-      std::int32_t begun[Rows::registers];
+      typename Rows::bits_type begun;
       begin_at_corrections(staged, warp, fast_reciprocal(scale), begun);
-#pragma unroll
-      for (int i = 0; i < Rows::registers; ++i) {
-        sums[i] -= begun[i];
-      }
+      score_words::each_with_both<score_words>(warpgroup_lane::of_thread(), begun, sums,
+                                               [](int, int, std::int32_t before, std::int32_t& sum) { sum -= before; });
     } else {
       Rows::template end<score_terms>(sums, scale, added);
     }
@@ -200,8 +197,8 @@ struct score_terms {
     to.to_base_2 = HasCorrections ? 1.0F : slope;
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const distance = tile * attention_tile_keys + 2 * (lane % 4) - (work.row + warp % 4 * 16 + lane / 4);
-    to.base[0] = of_key * static_cast<float>(distance);
-    to.base[1] = __fmaf_rn(-8.0F, of_key, to.base[0]);
+    to.base.values[0][0] = of_key * static_cast<float>(distance);
+    to.base.values[0][1] = __fmaf_rn(-8.0F, of_key, to.base.values[0][0]);
 #pragma unroll
     for (int i = 0; i < scores; ++i) {
       auto const key = static_cast<float>(i / 4 * 8 + i % 2);

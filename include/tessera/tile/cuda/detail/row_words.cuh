@@ -91,16 +91,29 @@ struct row_words {
       visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i), values.values[tile][part]...);
     });
   }
-  /// Fills sums of other RowWords with as many rows and columns: to = visit(row, column, sum, value...).
+  /// Calls visit(row, column, sum, other, value...) for each sum and that in its place of other RowWords with as many
+  /// rows and columns.
+  template <class Other, class Visit, class... Values>
+  __device__ __forceinline__ static void each_with_both(group_of_rows const& group, sums_of_rows const& sums,
+                                                        typename Other::sum_tile& others, Visit const& visit,
+                                                        Values&... values) {
+    static_assert(Other::rows == Lanes::rows && Other::columns == Lanes::columns && Other::holders == holders,
+                  "tessera: both tiles have as many rows and columns, and both or neither are of float");
+    each_place([&](int tile, int part, int i) {
+      visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i),
+            Lanes::sum(others, tile, part, i), values.values[tile][part]...);
+    });
+  }
+  /// Fills sums of other RowWords: to = visit(row, column, sum, value...).
   template <class To, class Visit, class... Values>
   __device__ __forceinline__ static void map_sums(group_of_rows const& group, sums_of_rows const& sums,
                                                   typename To::sum_tile& to, Visit const& visit, Values&... values) {
-    static_assert(To::rows == Lanes::rows && To::columns == Lanes::columns && To::holders == holders,
-                  "tessera: both tiles have as many rows and columns, and both or neither are of float");
-    each_place([&](int tile, int part, int i) {
-      Lanes::sum(to, tile, part, i) = visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i),
-                                            values.values[tile][part]...);
-    });
+    each_with_both<To>(
+        group, sums, to,
+        [&](int row, int column, auto const& sum, auto& into, auto&... of_row) {
+          into = visit(row, column, sum, of_row...);
+        },
+        values...);
   }
   /// Replaces the sums of each row whose column is at least `ends`. The lane's first column is subtracted once for a
   /// row, so that each sum takes a comparison with a constant.

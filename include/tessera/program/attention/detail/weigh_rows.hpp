@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `weigh_rows<M>`: the step of an online softmax for a tile of scores, whichever words the tile's rows have: those of
+/// plain arrays, of mma.sync's or of wgmma's registers. Dense attention has it in its portable program
+/// (attention/detail/dense_tiles.hpp) and in that for sm_90a (attention/detail/dense_forward.cuh).
+///
+/// Softmax: what a row knows, and how scores become weights.
+///
+///     float turn(state_type& state, float largest) const;   // begins a tile whose largest score is given: the factor
+///                                                           // of what was added up before, for weighted sums
+///     float weight(state_type const& state, float score) const;
+///     using sum_type = sum_reducer<float>;                  // a Reducer of a tile's weights
+///     static constexpr bool sums_whole_rows = true;         // whether its states are those of whole rows, or of a
+///                                                           // lane's own weights, for rows to be merged in the end
+///     void add(state_type& state, float factor, sum_type::state_type const& sum) const;
+///
+/// A NaN is left out of the largest score, and the weight that becomes of it is Softmax's affair.
+#pragma once
+
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/config.hpp>
+#include <tessera/reduce/maximum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// All lanes reach this call. Turns scores into weights, adds them to the states of their rows, and gives the factors
+/// of what was added up by earlier weights.
+template <RowWords M, class Softmax>
+TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& softmax, typename M::sum_tile& scores,
+                           typename M::template row_values<typename Softmax::state_type>& states,
+                           typename M::template row_values<float>& factors) {
+  using state_type = typename Softmax::state_type;
+  using sum_type = typename Softmax::sum_type;
+  typename M::template row_values<float> largest;
+  M::fold_lanes(group, maximum_reducer<float>{}, scores, largest);
+  M::merge_lanes(group, maximum_reducer<float>{}, largest);
+  M::each_row(
+      group, [&](int, float most, state_type& state, float& factor) { factor = softmax.turn(state, most); }, largest,
+      states, factors);
+  M::each_with_row(
+      group, scores, [&](int, int, float& score, state_type const& state) { score = softmax.weight(state, score); },
+      states);
+  typename M::template row_values<typename sum_type::state_type> sums;
+  M::fold_lanes(group, sum_type{}, scores, sums);
+  if constexpr (Softmax::sums_whole_rows) {
+    M::merge_lanes(group, sum_type{}, sums);
+  }
+  M::each_row(
+      group,
+      [&](int, typename sum_type::state_type const& sum, state_type& state, float factor) {
+        softmax.add(state, factor, sum);
+      },
+      sums, states, factors);
+}
+
+}  // namespace v0
+}  // namespace tessera
