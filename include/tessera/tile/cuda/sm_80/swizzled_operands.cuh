@@ -6,8 +6,8 @@
 ///     using operands = swizzled_operands<product>;
 ///     constexpr auto along = swizzled_order::along_depth;
 ///     std::uint32_t const from = shared_address(stage) + operands::offset_of_a<along>(group);
-///     product::a_tile a;
-///     operands::load_a<along>(a, from, step);                                  // 16 of the depth, number `step`
+///     std::uint32_t rows[4];
+///     operands::load_rows<along>(rows, from, step, tile);              // 16 rows and 32 bytes of the depth
 ///
 /// An operand lies along the depth, a row of the tile for each of its rows, or across it, a row for each 64 numbers of
 /// the depth in boxes of 64 columns. A warp has 64 rows of a and 64 columns of b then: a box each.
@@ -69,33 +69,30 @@ struct swizzled_operands {
     }
   }
 
-  /// Loads a for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  /// Loads 16 rows of a, a warp's tile number `tile` of them, for product number `step` of a stage. `from`: the stage's
+  /// shared address and the lane's offset.
   template <swizzled_order Order>
-  __device__ __forceinline__ static void load_a(typename M::a_tile& a, std::uint32_t from, std::uint32_t step) {
-#pragma unroll
-    for (std::uint32_t tile = 0; tile < registers::row_tiles; ++tile) {
-      if constexpr (Order == swizzled_order::along_depth) {
-        load_matrix_x4(a.words[0][tile], (from ^ (32 * step)) + 16 * row_bytes * tile);
-      } else {
-        load_matrix_x4_transposed(a.words[0][tile], (from ^ (32 * tile)) + 16 * row_bytes * step);
-      }
+  __device__ __forceinline__ static void load_rows(std::uint32_t (&words)[4], std::uint32_t from, std::uint32_t step,
+                                                   std::uint32_t tile) {
+    if constexpr (Order == swizzled_order::along_depth) {
+      load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * tile);
+    } else {
+      load_matrix_x4_transposed(words, (from ^ (32 * tile)) + 16 * row_bytes * step);
     }
   }
-  /// Loads b for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  /// Loads 16 columns of b, a warp's pair number `pair` of tiles of eight, for product number `step` of a stage.
   template <swizzled_order Order>
-  __device__ __forceinline__ static void load_b(typename M::b_tile& b, std::uint32_t from, std::uint32_t step) {
+  __device__ __forceinline__ static void load_columns(typename M::b_tile& b, std::uint32_t from, std::uint32_t step,
+                                                      std::uint32_t pair) {
+    std::uint32_t words[4];
+    if constexpr (Order == swizzled_order::along_depth) {
+      load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * pair);
+    } else {
+      load_matrix_x4_transposed(words, (from ^ (32 * pair)) + 16 * row_bytes * step);
+    }
 #pragma unroll
-    for (std::uint32_t pair = 0; pair < registers::column_tiles / 2; ++pair) {
-      std::uint32_t words[4];
-      if constexpr (Order == swizzled_order::along_depth) {
-        load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * pair);
-      } else {
-        load_matrix_x4_transposed(words, (from ^ (32 * pair)) + 16 * row_bytes * step);
-      }
-#pragma unroll
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        b.words[0][2 * pair + i / 2][i % 2] = words[i];
-      }
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      b.words[0][2 * pair + i / 2][i % 2] = words[i];
     }
   }
 };
