@@ -2,12 +2,12 @@
 /// `gemm_ring`: the matrix product a b^T by mma.sync, as a persistent kernel for sm_80 and later. Schedules and
 /// epilogues are those of gemm_cooperative and gemm_pingpong (gemm_cooperative.cuh).
 ///
-/// A thread block computes one tile after the other; a warp has 64 x 64 of its sums, or 96 x 64. Stages of both operands
-/// pass through a ring (tile/cuda/sm_80/swizzled_ring.cuh) that goes on from tile to tile. The epilogue is called for 16
-/// rows and 64 columns of a warp at a time, with the number of the work item if it takes one. A row of a tile belongs
-/// to several warps: an epilogue that keeps states of rows has a `scratch_type` for each 16 rows of a warp, and join(),
-/// which is called after a tile of which ends() said that warps' states are to be joined, for the rows of one warp.
-/// Others have one for each warp.
+/// A thread block computes one tile after the other; a warp has 64 x 64 or 96 x 64 of its sums. Stages of both operands
+/// pass through a ring (tile/cuda/sm_80/swizzled_ring.cuh) that goes on from tile to tile. The epilogue is called for
+/// 16 rows and 64 columns of a warp at a time, with the number of the work item if it takes one. A row of a tile
+/// belongs to several warps: an epilogue that keeps states of rows has a `scratch_type` for each 16 rows of a warp, and
+/// join(), which is called after a tile of which ends() said that warps' states are to be joined, for the rows of one
+/// warp. Others have one for each warp.
 ///
 /// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
 /// shared memory; a warp has 128 products of 16 x 8 x 16. Of 192 x 256 sums: 6.3e6, 56 and 160 KiB, and 192. Sums are

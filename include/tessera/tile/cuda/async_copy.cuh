@@ -67,8 +67,8 @@ template <int Pending>
 __device__ __forceinline__ void async_copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
-/// Starts copying 16 bytes to an address of shared memory, or fills 16 bytes with zeros and reads nothing; both addresses
-/// are multiples of 16.
+/// Starts copying 16 bytes to an address of shared memory, or fills 16 bytes with zeros and reads nothing; both
+/// addresses are multiples of 16.
 __device__ __forceinline__ void async_copy_16_or_zero(std::uint32_t shared, void const* global, bool is_copied) {
   asm volatile(
       "{ .reg .pred ignored; setp.eq.s32 ignored, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, ignored; }" ::"r"(

@@ -102,6 +102,7 @@ struct grid_of_rows {
 template <class T, class Shape, class G, class Grid = warp_grid<G::size / lanes_in_a_warp, Shape::m>>
 struct gemm_fragments {
   using operand = gemm_operand<T>;
+  using operand_name = T;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   using mma = warp_mma<T>;
@@ -279,60 +280,6 @@ struct gemm_fragments {
           multiply_fragments<T>(sums.values[i / column_tiles][i % column_tiles], a.words[step][i / column_tiles],
                                 b.words[step][i % column_tiles]);
         }
-      }
-    }
-  }
-
-  /// How many fragments a fragment of operands is multiplied as.
-  static constexpr int halves = is_multiplied_as_half<T>() ? 2 : 1;
-  /// 16 rows of a as they are multiplied.
-  struct row_operand {
-    std::uint32_t words[halves][4];
-  };
-  /// All columns of b as they are multiplied.
-  struct column_operand {
-    std::uint32_t words[halves][column_tiles][2];
-  };
-  /// Makes 16 rows from a fragment of a.
-  __device__ __forceinline__ static row_operand rows_of(std::uint32_t const (&a)[4]) {
-    row_operand rows;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (halves == 2) {
-        uint2 const pairs = unpack_four<T>(a[i]);
-        rows.words[i / 2][i % 2] = pairs.x;
-        rows.words[i / 2][i % 2 + 2] = pairs.y;
-      } else {
-        rows.words[0][i] = a[i];
-      }
-    }
-    return rows;
-  }
-  /// Makes columns of a step of b.
-  __device__ __forceinline__ static column_operand columns_of(b_tile const& b, int step) {
-    column_operand columns;
-#pragma unroll
-    for (int i = 0; i < 2 * column_tiles; ++i) {
-      std::uint32_t const word = b.words[step][i / 2][i % 2];
-      if constexpr (halves == 2) {
-        uint2 const pairs = unpack_four<T>(word);
-        columns.words[i % 2][i / 2][0] = pairs.x;
-        columns.words[i % 2][i / 2][1] = pairs.y;
-      } else {
-        columns.words[0][i / 2][i % 2] = word;
-      }
-    }
-    return columns;
-  }
-  /// Multiplies 16 rows by eight columns, tile number `column`.
-  __device__ __forceinline__ static void multiply_rows(row_operand const& rows, column_operand const& columns,
-                                                       int column, sum_type (&sums)[4]) {
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-      if constexpr (halves == 2) {
-        warp_mma<float16>::multiply(sums, rows.words[half], columns.words[half][column]);
-      } else {
-        multiply_fragments<T>(sums, rows.words[half], columns.words[half][column]);
       }
     }
   }

@@ -392,8 +392,8 @@ struct gemm_ring_policy {
   }
 };
 
-/// The policy for all devices: while one of the two groups of a multiprocessor is in its epilogue, or waits for a stage,
-/// the other multiplies. A multiprocessor with 100 KiB of shared memory has one at a time.
+/// The policy for all devices: while one of the two groups of a multiprocessor is in its epilogue, or waits for a
+/// stage, the other multiplies. A multiprocessor with 100 KiB of shared memory has one at a time.
 ///
 /// sm_80's code on an H200, bf16, TFLOP/s, in turns in one run, in which the power limit leaves 1.5 to 1.6 GHz for
 /// products of 4096^3 and more; columns: rows x columns, bytes of depth, stages and groups; 2048^3, 4096^3, 8192^3, and

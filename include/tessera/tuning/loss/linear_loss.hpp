@@ -80,8 +80,8 @@ struct warpgroup_loss_product_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
-/// Bytes of shared memory of gemm_ring by a policy, where an epilogue keeps so many bytes of each row of each warp's: its
-/// stages, these rows, and two barriers a stage.
+/// Bytes of shared memory of gemm_ring by a policy, where an epilogue keeps so many bytes of each row of each warp's:
+/// its stages, these rows, and two barriers a stage.
 constexpr int loss_ring_bytes(gemm_ring_policy policy, int row_bytes) {
   int const warp_columns = policy.columns / 64;  // warps that share a row
   return policy.stages * ((policy.rows + policy.columns) * policy.bytes + 16) + policy.rows * warp_columns * row_bytes;

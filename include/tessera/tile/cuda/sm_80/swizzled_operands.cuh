@@ -19,7 +19,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 
 namespace tessera {
@@ -93,6 +95,67 @@ struct swizzled_operands {
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
       b.words[0][2 * pair + i / 2][i % 2] = words[i];
+    }
+  }
+};
+
+/// Operands of a gemm_tile as a warp multiplies them, 16 rows by eight columns at a time. M: as above.
+template <class M>
+struct multiplied_operands {
+  /// How M lies in registers.
+  using registers = typename M::registers;
+  using operand_name = typename registers::operand_name;
+  /// How many fragments a fragment of operands is multiplied as.
+  static constexpr int halves = detail::is_multiplied_as_half<operand_name>() ? 2 : 1;
+  /// 16 rows of a as they are multiplied.
+  struct row_operand {
+    std::uint32_t words[halves][4];
+  };
+  /// All columns of b as they are multiplied.
+  struct column_operand {
+    std::uint32_t words[halves][registers::column_tiles][2];
+  };
+  /// Makes 16 rows from a fragment of a.
+  __device__ __forceinline__ static row_operand rows_of(std::uint32_t const (&a)[4]) {
+    row_operand rows;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (halves == 2) {
+        uint2 const pairs = detail::unpack_four<operand_name>(a[i]);
+        rows.words[i / 2][i % 2] = pairs.x;
+        rows.words[i / 2][i % 2 + 2] = pairs.y;
+      } else {
+        rows.words[0][i] = a[i];
+      }
+    }
+    return rows;
+  }
+  /// Makes columns of a step of b.
+  __device__ __forceinline__ static column_operand columns_of(typename M::b_tile const& b, int step) {
+    column_operand columns;
+#pragma unroll
+    for (int i = 0; i < 2 * registers::column_tiles; ++i) {
+      std::uint32_t const word = b.words[step][i / 2][i % 2];
+      if constexpr (halves == 2) {
+        uint2 const pairs = detail::unpack_four<operand_name>(word);
+        columns.words[i % 2][i / 2][0] = pairs.x;
+        columns.words[i % 2][i / 2][1] = pairs.y;
+      } else {
+        columns.words[0][i / 2][i % 2] = word;
+      }
+    }
+    return columns;
+  }
+  /// Multiplies 16 rows by eight columns, tile number `column`.
+  __device__ __forceinline__ static void multiply_rows(row_operand const& rows, column_operand const& columns,
+                                                       int column, typename M::sum_type (&sums)[4]) {
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      if constexpr (halves == 2) {
+        warp_mma<float16>::multiply(sums, rows.words[half], columns.words[half][column]);
+      } else {
+        detail::multiply_fragments<operand_name>(sums, rows.words[half], columns.words[half][column]);
+      }
     }
   }
 };

@@ -133,7 +133,8 @@ struct passing_operands {
   static constexpr int ahead = slots - 1;                    ///< rows are loaded so many parts before they are used
   /// Whether there are registers for columns of two products. Else those of the next one replace the last one's as
   /// these are done.
-  static constexpr bool has_next_columns = row_tiles * registers::column_tiles <= 32 && registers::halves == 1;
+  static constexpr bool has_next_columns =
+      row_tiles * registers::column_tiles <= 32 && multiplied_operands<M>::halves == 1;
   /// The part of a product from which on columns of the next one are loaded.
   static constexpr int loads_columns_from = has_next_columns ? row_tiles - pairs : row_tiles - 1;
   /// The part before which the next stage is awaited.
@@ -145,7 +146,7 @@ struct passing_operands {
   std::uint32_t first_b;                                 ///< and of b
   std::uint32_t rows[slots][4];                          ///< of parts
   typename M::b_tile columns[has_next_columns ? 2 : 1];  ///< of products
-  typename registers::column_operand multiplied;         ///< columns of the product at hand
+  typename multiplied_operands<M>::column_operand multiplied;  ///< columns of the product at hand
 
   template <int Part>
   __device__ __forceinline__ void load_rows(int stage) {
@@ -169,6 +170,7 @@ struct passing_operands {
   /// Multiplies a part, and loads what later ones need, from the stage or, where it goes on, from the next one.
   template <int Part>
   __device__ __forceinline__ void multiply(int stage, int next, bool goes_on, typename M::sum_tile& sums) {
+    using operands = multiplied_operands<M>;
     constexpr int product = Part / row_tiles;
     constexpr int tile = Part % row_tiles;
     constexpr bool rows_are_next = Part + ahead >= parts;
@@ -179,7 +181,7 @@ struct passing_operands {
       }
     };
     if constexpr (tile == 0) {
-      multiplied = registers::columns_of(columns[has_next_columns ? product % 2 : 0], 0);
+      multiplied = operands::columns_of(columns[has_next_columns ? product % 2 : 0], 0);
     }
     if (!rows_are_next || goes_on) {
       load_rows<(Part + ahead) % parts>(rows_are_next ? next : stage);
@@ -187,10 +189,10 @@ struct passing_operands {
     if constexpr (has_next_columns && tile >= loads_columns_from) {
       load_next(tile - loads_columns_from);
     }
-    auto const own = registers::rows_of(rows[Part % slots]);
+    auto const own = operands::rows_of(rows[Part % slots]);
     each_constant<pairs>([&](auto pair) {
-      registers::multiply_rows(own, multiplied, 2 * pair.value, sums.values[tile][2 * pair.value]);
-      registers::multiply_rows(own, multiplied, 2 * pair.value + 1, sums.values[tile][2 * pair.value + 1]);
+      operands::multiply_rows(own, multiplied, 2 * pair.value, sums.values[tile][2 * pair.value]);
+      operands::multiply_rows(own, multiplied, 2 * pair.value + 1, sums.values[tile][2 * pair.value + 1]);
       if constexpr (!has_next_columns && tile == loads_columns_from) {
         load_next(pair.value);
       }
@@ -201,8 +203,8 @@ struct passing_operands {
 /// Adds the product of `steps` stages, at least one, to the sums, from passage.place on, where passage.begin() or an
 /// earlier call has begun the first ones. All warps of the group reach this call.
 ///
-/// Fill: what fills stages, one after the other. begin(stage) starts the lane's copies; has_stage() says whether a stage
-/// is left, without which begin() copies nothing that counts; advance() goes on to the next one.
+/// Fill: what fills stages, one after the other. begin(stage) starts the lane's copies; has_stage() says whether a
+/// stage is left, without which begin() copies nothing that counts; advance() goes on to the next one.
 template <swizzled_order OfA, swizzled_order OfB, class Passage, class Fill>
 __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_type const& group, Passage& passage,
                                                   int steps, Fill& fill, typename Passage::mma::sum_tile& sums) {
