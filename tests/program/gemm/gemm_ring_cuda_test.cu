@@ -6,11 +6,14 @@
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.cuh>
+#include <tessera/concepts/tuning.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
 
 #include "algorithm/gemm/linear_on_device.cuh"
 
@@ -56,31 +59,15 @@ void check_ring() {
   CHECK(wrong_in_ring<Operand, Output>({130, 257, 8 * chunk}, 3) == 0);
 }
 
-}  // namespace
-
-TEST_CASE("a ring of stages on a GPU gives the product, whatever the extents", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  check_ring<bfloat16, bfloat16>();
-  check_ring<float16, float>();
-}
-
-TEST_CASE("a ring of stages on a GPU multiplies bytes and tf32", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  check_ring<std::int8_t, std::int32_t>();
-  check_ring<float8_e4m3, bfloat16>();
-  check_ring<tf32, float>();
-}
-
-TEST_CASE("thread blocks of a ring go from tile to tile", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  CHECK(wrong_in_ring<bfloat16, bfloat16>({2100, 2300, 72}) == 0);  // 306 tiles
-}
-
-TEST_CASE("a ring of stages takes tiles and stages from lists, also empty ones", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  using ring =
-      gemm_ring<bfloat16, listed_schedule, store_sums_directly<float, plain_sum>, policy_of<gemm_ring_tuning>(800)>;
+/// Counts wrong results of a ring by a policy, with tiles and stages from lists, also empty ones.
+template <Tuning Chosen>
+std::int64_t wrong_of_lists() {
+  using ring = gemm_ring<bfloat16, listed_schedule, store_sums_directly<float, plain_sum>, policy_of<Chosen>(800)>;
   tessera::cuda const exec;
+  if (exec.template lacks<ring>()) {
+    WARN("this device has no shared memory for " << ring::rows << " x " << ring::columns << " sums");
+    return 0;
+  }
   auto x = sampled<bfloat16>(exec, 300, 5 * ring::depth, {}, 1);
   auto w = sampled<bfloat16>(exec, 260, 5 * ring::depth, {}, 2);
   matrix_on_device<float> y(exec, 300, 260, {});
@@ -117,7 +104,77 @@ TEST_CASE("a ring of stages takes tiles and stages from lists, also empty ones",
                    : 1;
     }
   }
-  CHECK(wrong == 0);
+  return wrong;
+}
+
+/// The same for all tiles of a product of 16-bit floats, by so many thread blocks.
+template <Tuning Chosen>
+std::int64_t wrong_of_policy(product_extents const& extents, std::int64_t workers) {
+  using ring = gemm_ring<bfloat16, dense_schedule, store_sums_by_rows<bfloat16, plain_sum>, policy_of<Chosen>(800)>;
+  tessera::cuda const exec;
+  if (exec.template lacks<ring>()) {
+    WARN("this device has no shared memory for " << ring::rows << " x " << ring::columns << " sums");
+    return 0;
+  }
+  auto x = sampled<bfloat16>(exec, extents.rows, extents.depth, {0, 8}, 1);
+  auto w = sampled<bfloat16>(exec, extents.columns, extents.depth, {8, 0}, 2);
+  matrix_on_device<bfloat16> y(exec, extents.rows, extents.columns, {0, 8});
+  auto const tiles_of = [](std::int64_t extent, int size) {
+    return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
+  };
+  dense_schedule const schedule{{tiles_of(extents.rows, ring::rows), tiles_of(extents.columns, ring::columns), 2},
+                                tiles_of(extents.depth, ring::depth)};
+  return wrong_on_device<bfloat16>(exec, x, w, y, {}, [&] {
+    ring const whole{{x.on_device()}, {w.on_device()}, schedule, {{y.on_device()}, {}}};
+    exec.run(whole, workers);
+  });
+}
+
+/// The same for extents around those of tiles and of stages.
+template <Tuning Chosen>
+void check_policy() {
+  constexpr gemm_ring_policy policy = policy_of<Chosen>(800);
+  for (std::int64_t const depth : {8, 64, 72, 136, 200, 640}) {
+    for (std::int64_t const more : {-8, 0, 8}) {
+      CAPTURE(policy.rows, policy.columns, depth, more);
+      CHECK(wrong_of_policy<Chosen>({policy.rows + more, policy.columns - more, depth}, 1) == 0);
+      CHECK(wrong_of_policy<Chosen>({2 * policy.rows + more, 3 * policy.columns + more, depth}, 2) == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a ring of stages on a GPU gives the product, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_ring<bfloat16, bfloat16>();
+  check_ring<float16, float>();
+}
+
+TEST_CASE("a ring of stages on a GPU multiplies bytes and tf32", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_ring<std::int8_t, std::int32_t>();
+  check_ring<float8_e4m3, bfloat16>();
+  check_ring<tf32, float>();
+}
+
+TEST_CASE("thread blocks of a ring go from tile to tile", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(wrong_in_ring<bfloat16, bfloat16>({2100, 2300, 72}) == 0);  // 306 tiles
+}
+
+TEST_CASE("rings of all sizes take tiles and stages from lists, also empty ones", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(wrong_of_lists<gemm_ring_tuning>() == 0);
+  CHECK(wrong_of_lists<wide_gemm_ring_tuning>() == 0);
+  CHECK(wrong_of_lists<tall_gemm_ring_tuning>() == 0);
+}
+
+TEST_CASE("rings of all sizes give the product, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_policy<gemm_ring_tuning>();
+  check_policy<wide_gemm_ring_tuning>();
+  check_policy<tall_gemm_ring_tuning>();
 }
 
 TEST_CASE("a ring of stages says which rows it does not take", "[cuda]") {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cstdint>
+
 #include <tessera/testing/laws/tuning.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -29,4 +32,44 @@ TEST_CASE("policies of products are equal only if all of their numbers are", "[h
   STATIC_REQUIRE(policy != warpgroup_gemm_policy{256, 2, 4, 4, 24, 240});
   STATIC_REQUIRE(policy != warpgroup_gemm_policy{256, 2, 4, 8, 32, 240});
   STATIC_REQUIRE(policy != warpgroup_gemm_policy{256, 2, 4, 8, 24, 232});
+}
+
+TEST_CASE("rings of products have tiles of warps with 64 columns, and stages that fit the memory of a device",
+          "[host]") {
+  constexpr gemm_ring_policy plain = gemm_ring_tuning{}(800);
+  constexpr gemm_ring_policy wide = wide_gemm_ring_tuning{}(800);
+  constexpr gemm_ring_policy tall = tall_gemm_ring_tuning{}(800);
+  auto const bytes = [](gemm_ring_policy policy) {
+    int const of_rows = policy.lanes / 32 * 16 * 128;  // boxes through which results are written
+    return policy.stages * (policy.rows + policy.columns) * policy.bytes + of_rows + 1024;
+  };
+  CHECK(bytes(plain) <= 99 * 1024);  // sm_86
+  CHECK(bytes(wide) <= 163 * 1024);  // sm_80
+  CHECK(bytes(tall) <= 227 * 1024);  // sm_90
+  CHECK(plain.rows * plain.columns == plain.lanes / 32 * 64 * 64);
+  CHECK(wide.rows * wide.columns == wide.lanes / 32 * 64 * 64);
+  CHECK(tall.rows * tall.columns == tall.lanes / 32 * 96 * 64);
+}
+
+TEST_CASE("the cost of a product by a ring counts whole tiles of the multiprocessor with most of them", "[host]") {
+  constexpr gemm_ring_policy plain = gemm_ring_tuning{}(800);
+  constexpr gemm_ring_policy wide = wide_gemm_ring_tuning{}(800);
+  constexpr gemm_ring_policy tall = tall_gemm_ring_tuning{}(800);
+  STATIC_REQUIRE(gemm_ring_cost(tall, 192, 256, 132) == 192 * 256 * 100);
+  STATIC_REQUIRE(gemm_ring_cost(tall, 193, 256, 1) == 2 * 192 * 256 * 100);
+  STATIC_REQUIRE(gemm_ring_cost(wide, 128, 257, 1) == 2 * 128 * 256 * 106);
+  STATIC_REQUIRE(gemm_ring_cost(plain, 128, 128, 1) == 128 * 128 * 115);
+  STATIC_REQUIRE(gemm_ring_cost(plain, 3 * 128, 128, 1) == 4 * 128 * 128 * 115);
+  // Products that were measured on 132 multiprocessors, and ones with few tiles.
+  auto const best = [&](std::int64_t rows, std::int64_t columns) {
+    std::int64_t const cost[] = {gemm_ring_cost(plain, rows, columns, 132), gemm_ring_cost(wide, rows, columns, 132),
+                                 gemm_ring_cost(tall, rows, columns, 132)};
+    return std::min_element(cost, cost + 3) - cost;
+  };
+  CHECK(best(8192, 8192) == 2);
+  CHECK(best(8192, 24576) == 2);
+  CHECK(best(4096, 4096) == 1);
+  CHECK(best(2048, 2048) == 1);
+  CHECK(best(1024, 1024) == 0);
+  CHECK(best(1, 8192) == 0);
 }

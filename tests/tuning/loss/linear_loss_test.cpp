@@ -67,15 +67,21 @@ TEST_CASE("the cost of a part of the vocabulary is that of its turns of clusters
 TEST_CASE("rings of the loss give up a thread block, and then all, to the memory of its rows", "[host]") {
   gemm_ring_policy const alone = gemm_ring_tuning{}(800);
   CHECK(loss_ring_policy(0) == alone);
+  gemm_ring_policy const wide = wide_gemm_ring_tuning{}(800);
+  CHECK(wide_loss_ring_policy(0) == wide);
   for (int bytes = 0; bytes < 400; bytes += 4) {
     gemm_ring_policy const found = loss_ring_policy(bytes);
-    int const taken = alone.stages * (alone.rows + alone.columns) * alone.bytes + 2 * alone.lanes * bytes;
+    int const taken = alone.stages * (alone.rows + alone.columns) * alone.bytes + 2 * alone.lanes * bytes + 32;
     CAPTURE(bytes);
-    CHECK((found.blocks == 2) == (taken <= 81 * 1024));
+    CHECK(loss_ring_bytes(alone, bytes) == taken);
+    CHECK((found.blocks == 2) == (taken <= 80 * 1024));
     CHECK(found.stages == (taken <= 98 * 1024 ? alone.stages : 0));
+    int const of_wide = wide.stages * (wide.rows + wide.columns) * wide.bytes + 2 * wide.lanes * bytes + 48;
+    CHECK(wide_loss_ring_policy(bytes).stages == (of_wide <= 224 * 1024 ? wide.stages : 0));
   }
-  CHECK(2 * (loss_ring_policy(68).blocks == 2 ? 81 + 1 : 0) * 1024 <= 164 * 1024);  // those of sm_80
-  CHECK(loss_ring_policy(72).blocks == 1);
+  CHECK(loss_ring_policy(60).blocks == 2);  // 2 * (80 + 1) KiB of the 164 that sm_80 has
+  CHECK(loss_ring_policy(64).blocks == 1);
+  CHECK(loss_ring_bytes(wide, 28) <= 159 * 1024);  // states of log-sum-exps, of the 163 KiB of a block there
 }
 
 TEST_CASE("a part of the vocabulary for rings fills launches, and is not much smaller than it may be", "[host]") {

@@ -205,21 +205,42 @@ struct gemm_ring_model {
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
     if constexpr (is_16_bit_float<Output>) {
       if (dense_chunks<Output>::suits(problem.outputs)) {
-        return run_with(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
+        return run_by_rows(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
       }
     }
-    run_with(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
+    run_with<gemm_ring_tuning>(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
   }
 
  private:
-  template <class Operand, class Epilogue>
-  using program_for = gemm_ring<Operand, dense_schedule, Epilogue, policy_of<gemm_ring_tuning>(800)>;
+  template <class Operand, class Epilogue, Tuning Chosen = gemm_ring_tuning>
+  using program_for = gemm_ring<Operand, dense_schedule, Epilogue, policy_of<Chosen>(800)>;
 
-  template <class Exec, class Operand, class Output, class Map, class Epilogue>
-  static void run_with(Exec const& exec, linear_problem<Operand, Output, Map> const& problem,
-                       Epilogue const& epilogue) {
+  /// Enqueues the product by the policy that costs least, of those for which the device has the shared memory.
+  template <class Exec, class Problem, class Epilogue>
+  static void run_by_rows(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
+    using operand = typename Problem::operand;
+    if constexpr (is_16_bit_float<operand>) {
+      using tall = program_for<operand, Epilogue, tall_gemm_ring_tuning>;
+      using wide = program_for<operand, Epilogue, wide_gemm_ring_tuning>;
+      auto const cost = [&](gemm_ring_policy policy) {
+        return gemm_ring_cost(policy, problem.outputs.extent(0), problem.outputs.extent(1),
+                              exec.state->multiprocessors());
+      };
+      std::int64_t const of_wide = cost(policy_of<wide_gemm_ring_tuning>(800));
+      std::int64_t const of_others = cost(policy_of<gemm_ring_tuning>(800));
+      if (cost(policy_of<tall_gemm_ring_tuning>(800)) < min(of_wide, of_others) && !exec.template lacks<tall>()) {
+        return run_with<tall_gemm_ring_tuning>(exec, problem, epilogue);
+      }
+      if (of_wide < of_others && !exec.template lacks<wide>()) {
+        return run_with<wide_gemm_ring_tuning>(exec, problem, epilogue);
+      }
+    }
+    run_with<gemm_ring_tuning>(exec, problem, epilogue);
+  }
+  template <Tuning Chosen, class Exec, class Problem, class Epilogue>
+  static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
     constexpr std::int32_t band = 8;  // rows of tiles that are taken together
-    using ring = program_for<Operand, Epilogue>;
+    using ring = program_for<typename Problem::operand, Epilogue, Chosen>;
     auto const tiles_of = [](std::int64_t extent, int size) {
       return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
     };

@@ -251,7 +251,17 @@ struct reduce_logits_by_ring_model {
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-    using ring = program<Tile, Statistics, Map>;
+    if constexpr (policy_for<Statistics, true>.stages > 0) {
+      if (!exec.template lacks<program<Tile, Statistics, Map, true>>()) {
+        return run_by<program<Tile, Statistics, Map, true>>(exec, call);
+      }
+    }
+    run_by<program<Tile, Statistics, Map>>(exec, call);
+  }
+
+ private:
+  template <class Ring, class Exec, class Call>
+  static void run_by(Exec const& exec, Call const& call) {
     auto const& portable = call.portable;
     auto const hidden = portable.logits.hidden.matrix;
     auto const classifier = detail::classifier_in_memory(call);
@@ -261,14 +271,14 @@ struct reduce_logits_by_ring_model {
     };
     auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
     row_schedule const schedule = row_schedule::make(
-        tiles_of(hidden.extent(0), ring::rows), tiles_of(vocabulary, ring::columns),
-        tiles_of(hidden.extent(1), ring::depth), exec.state->multiprocessors() * ring::blocks_per_multiprocessor, room);
+        tiles_of(hidden.extent(0), Ring::rows), tiles_of(vocabulary, Ring::columns),
+        tiles_of(hidden.extent(1), Ring::depth), exec.state->multiprocessors() * Ring::blocks_per_multiprocessor, room);
     auto states = portable.states;
-    states.extents[0] = detail::states_of_bands(call, schedule, ring::columns);
-    clear_loss_states<Statistics> const clear{states, {}};
+    states.extents[0] = detail::states_of_bands(call, schedule, Ring::columns);
+    clear_loss_states<typename Call::reducer> const clear{states, {}};
     exec.run(clear, clear.groups());
-    detail::each_band_of(exec, call, schedule, ring::columns, [&](row_schedule const& band) {
-      ring const whole{{hidden},
+    detail::each_band_of(exec, call, schedule, Ring::columns, [&](row_schedule const& band) {
+      Ring const whole{{hidden},
                        {classifier},
                        {band},
                        {band,
@@ -285,17 +295,17 @@ struct reduce_logits_by_ring_model {
     *call.results = {states.extent(0), {}, false};
   }
 
- private:
-  template <LogitReducer Statistics>
-  static constexpr gemm_ring_policy policy_for = loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>));
+  template <LogitReducer Statistics, bool IsWide = false>
+  static constexpr gemm_ring_policy policy_for = IsWide ? wide_loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>))
+                                                        : loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>));
   /// How many warps share a row of a tile: each has 64 columns.
-  template <LogitReducer Statistics>
-  static constexpr int row_warps = policy_for<Statistics>.columns / 64;
-  template <class Tile, LogitReducer Statistics, LogitMap Map>
+  template <LogitReducer Statistics, bool IsWide>
+  static constexpr int row_warps = policy_for<Statistics, IsWide>.columns / 64;
+  template <class Tile, LogitReducer Statistics, LogitMap Map, bool IsWide = false>
   using program =
       gemm_ring<typename loss_tile<Tile>::operand_name, detail::loss_schedule<Tile>,
-                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Statistics>>,
-                policy_for<Statistics>>;
+                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Statistics, IsWide>>,
+                policy_for<Statistics, IsWide>>;
 };
 
 /// The programs that CUDA devices have for this call.

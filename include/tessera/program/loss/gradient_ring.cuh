@@ -22,6 +22,7 @@
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/detail/gradient_rows.cuh>
 #include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
@@ -58,6 +59,7 @@ struct gradient_ring {
   struct scratch_type {
     swizzled_ring<mma, Policy.stages> ring;  ///< stages of both operands
     sum_staging of_warp[lanes / 32];         ///< shared memory through which sums are written
+    ring_barriers<Policy.stages> barriers;   ///< of the ring
   };
 
   dense_chunks<value_type> gradient;    ///< tokens x entries of the part, rounded up to 8
@@ -72,23 +74,26 @@ struct gradient_ring {
   /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
+    scratch.barriers.begin(group);
+    passage_type passage{scratch.ring, scratch.barriers, {}};
     for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
       work_item const item = at(index);
       if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
         typename mma::sum_tile sums;
         mma::clear(group, sums);
         if (item.is_hidden) {
-          multiply<swizzled_order::along_depth>(group, scratch, item, sums);
+          multiply<swizzled_order::along_depth>(group, passage, item, sums);
         } else {
-          multiply<swizzled_order::across_depth>(group, scratch, item, sums);
+          multiply<swizzled_order::across_depth>(group, passage, item, sums);
         }
         write(group, scratch, item, sums);
       }
     }
-    copies_in_flight<group_type>::template await<0>();
+    async_copy_wait_all();
   }
 
  private:
+  using passage_type = ring_passage<mma, Policy.stages>;
   /// A tile, summed over the blocks of its panel's list.
   struct work_item {
     bool is_hidden;            ///< whether it is a tile of the hidden states' gradient, else of the classifier's
@@ -110,26 +115,35 @@ struct gradient_ring {
             schedule.lists + schedule.first_of(is_hidden, panel)};
   }
 
+  /// What fills the ring for a work item.
+  template <swizzled_order OfG>
+  struct filler {
+    gradient_ring const& program;
+    group_type const& group;
+    swizzled_ring<mma, Policy.stages>& ring;
+    work_item const& item;
+    std::int32_t next;  ///< the next of the item's stages, two for each block of its list
+
+    [[nodiscard]] __device__ __forceinline__ bool has_stage() const { return next < 2 * item.count; }
+    __device__ __forceinline__ void begin(int to) const {
+      if (has_stage()) {
+        std::int32_t const entry = item.list[next / 2];
+        program.template begin<OfG>(group, ring, item,
+                                    {entry, (loss_list_entry::block(entry) * 2 + next % 2) * depth, to});
+      }
+    }
+    __device__ __forceinline__ void advance() { ++next; }
+  };
+
   /// Multiplies the blocks of a list. OfG: how G lies, as seen from the depth.
   template <swizzled_order OfG>
-  __device__ __forceinline__ void multiply(group_type const& group, scratch_type& scratch, work_item const& item,
+  __device__ __forceinline__ void multiply(group_type const& group, passage_type& passage, work_item const& item,
                                            typename mma::sum_tile& sums) const {
-    std::int32_t const steps = 2 * item.count;
-    std::int32_t next = 0;
-    auto const fill = [&](int to) {
-      if (next < steps) {
-        std::int32_t const entry = item.list[next / 2];
-        begin<OfG>(group, scratch, item, {entry, (loss_list_entry::block(entry) * 2 + next % 2) * depth, to});
-        ++next;
-      }
-    };
-    group.sync();  // all warps have used the stages of the tile before
-    for (int stage = 0; stage < Policy.stages - 1; ++stage) {
-      fill(stage);
-      copies_in_flight<group_type>::commit();
+    filler<OfG> fill{*this, group, passage.ring, item, 0};
+    if (fill.has_stage()) {
+      passage.begin(fill);
+      multiply_swizzled<OfG, swizzled_order::across_depth>(group, passage, 2 * item.count, fill, sums);
     }
-    int stage = 0;
-    multiply_swizzled<OfG, swizzled_order::across_depth, mma>(group, scratch.ring, stage, steps, fill, sums);
   }
 
   /// The depth of a stage.
@@ -139,14 +153,14 @@ struct gradient_ring {
     int stage;           ///< where it goes
   };
   template <swizzled_order OfG>
-  __device__ __forceinline__ void begin(group_type const& group, scratch_type& scratch, work_item const& item,
-                                        stage_place const& at) const {
-    stage_across<value_type, channels> b{scratch.ring.b[at.stage]};
+  __device__ __forceinline__ void begin(group_type const& group, swizzled_ring<mma, Policy.stages>& ring,
+                                        work_item const& item, stage_place const& at) const {
+    stage_across<value_type, channels> b{ring.b[at.stage]};
     if constexpr (OfG == swizzled_order::along_depth) {
-      gradient.begin_load(group, stage_along<value_type, rows>(scratch.ring.a[at.stage]), item.row, at.first);
+      gradient.begin_load(group, stage_along<value_type, rows>(ring.a[at.stage]), item.row, at.first);
       classifier.begin_load(group, b, at.first, item.channel);
     } else {
-      stage_across<value_type, rows> a{scratch.ring.a[at.stage]};
+      stage_across<value_type, rows> a{ring.a[at.stage]};
       gradient.begin_load(group, a, at.first, item.row);
       if (loss_list_entry::is_unclean(at.entry)) {
         begin_labelled(group, b, at.first, item.channel);

@@ -67,14 +67,18 @@ template <int Pending>
 __device__ __forceinline__ void async_copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
-/// Starts copying 16 bytes, or fills 16 bytes with zeros and reads nothing; both addresses are multiples of 16.
-__device__ __forceinline__ void async_copy_16_or_zero(void* shared, void const* global, bool is_copied) {
-  auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+/// Starts copying 16 bytes to an address of shared memory, or fills 16 bytes with zeros and reads nothing; both
+/// addresses are multiples of 16.
+__device__ __forceinline__ void async_copy_16_or_zero(std::uint32_t shared, void const* global, bool is_copied) {
   asm volatile(
       "{ .reg .pred ignored; setp.eq.s32 ignored, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, ignored; }" ::"r"(
-          address),
+          shared),
       "l"(global), "r"(static_cast<int>(is_copied))
       : "memory");
+}
+/// The same to a pointer to shared memory.
+__device__ __forceinline__ void async_copy_16_or_zero(void* shared, void const* global, bool is_copied) {
+  async_copy_16_or_zero(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global, is_copied);
 }
 
 /// Starts copying the first `bytes` of Bytes, 4 or 8, of which both addresses are multiples, and fills the others with

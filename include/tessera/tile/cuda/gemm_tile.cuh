@@ -102,6 +102,7 @@ struct grid_of_rows {
 template <class T, class Shape, class G, class Grid = warp_grid<G::size / lanes_in_a_warp, Shape::m>>
 struct gemm_fragments {
   using operand = gemm_operand<T>;
+  using operand_name = T;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
   using mma = warp_mma<T>;

@@ -3,7 +3,10 @@
 /// chose them.
 #pragma once
 
+#include <cstdint>
+
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -389,29 +392,65 @@ struct gemm_ring_policy {
   }
 };
 
-/// While one of the two groups of a multiprocessor is in its epilogue, or waits for a stage, the other multiplies. A
-/// multiprocessor with 100 KiB of shared memory has one at a time.
+/// The policy for all devices: while one of the two groups of a multiprocessor is in its epilogue, or waits for a
+/// stage, the other multiplies. A multiprocessor with 100 KiB of shared memory has one at a time.
 ///
-/// sm_80's code on an H200 that does nothing else, bf16, TFLOP/s for 2048^3, 4096^3 and 8192^3, as rows x columns,
-/// bytes of depth, stages and groups; the first one has had 370 to 433 for 8192^3 in six runs on several cards, and at
-/// the limit of a card's power all large products have 365 to 375:
+/// sm_80's code on an H200, bf16, TFLOP/s, in turns in one run, in which the power limit leaves 1.5 to 1.6 GHz for
+/// products of 4096^3 and more; columns: rows x columns, bytes of depth, stages and groups; 2048^3, 4096^3, 8192^3, and
+/// 8192 x 24576 x 2304:
 ///
-///     128 x 128, 128, 2, 2                                            361   413   433
-///     128 x 128, 128, 3, 1                                            330   378   394
-///     128 x 256, 128, 3, 1                                                  398   409
-///     128 x 256, 128, 2, 1                                                  393   407
-///     a kernel that is not persistent, rows 16 bytes further apart, tiles stored sum by sum:
-///     128 x 256, 128, 3, 1                                            289   370   410
-///     128 x 256, 128, 2, 1                                            235   301   330
-///     128 x 128, 128, 2, 2                                            255   318   356
-///     128 x 128, 64, 3, 2                                             243   295   312
+///     128 x 128, 128, 2, 2                                            408   407   397   391
+///     128 x 256, 128, 3, 1                                            417   420   416   409
+///     128 x 256, 128, 4, 1                                            415   423   415   406
+///     128 x 256, 128, 4, 1, stages filled from their middle on        429   433   426   415
+///     192 x 256, 128, 3, 1                                            298   393   431   418
+///     192 x 256, 128, 3, 1, stages filled from their middle on        300   390   434   421
+///     192 x 256, 128, 3, 1, all at once, from their middle on         303   394   442   430
+///     before: a sync for each stage, addresses computed for each
+///     128 x 128, 128, 2, 2                                            398   384   383   372
 ///
-/// By ncu tensor cores of such a product are busy for 0.6 of the time; a product of 16 x 8 x 16 takes 6.1 cycles (655
-/// TFLOP/s at 1.755 GHz).
+/// Stages were filled two copies at a time between products, from the second quarter of a stage on where nothing else
+/// is said. The barrier of the next stage tested four parts before it is awaited: 435 for 8192^3 in place of 444. One
+/// copy at a time: 428. In another run, in turns, 8192^3, with a sync for each stage: 128 x 128 397, with addresses
+/// computed once 404; 128 x 256 371 and 416; 192 x 256 with three stages 415 to 436, with two 420, with bands of 4
+/// 426; 192 x 128, with two groups, 407. With barriers 445. A kernel that is not persistent, with rows 16 bytes further
+/// apart, had 356 to 410.
+///
+/// What bounds it: products whose operands are in registers have 620 TFLOP/s at the power limit (1.74 GHz, 6.07 cycles
+/// each), with operands from shared memory, 64 x 64 sums a warp, 565, with 96 x 64 581. A stage of 128 x 128 sums takes
+/// 781 cycles of tensor cores, and 64 KiB read from shared memory and 32 KiB written to it 768; one of 192 x 256 takes
+/// 2342 and 1728. By ncu, which lets the clock rise, 8192^3 takes 2.24 ms in tiles of 192 x 256 (491 TFLOP/s; 11 rounds
+/// of tiles for 10.4), L2 is busy for 0.39 of it and memory for 0.12; before, 2.50 ms, 0.56 and 0.14.
 struct gemm_ring_tuning {
   using policy_type = gemm_ring_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {128, 128, 128, 128, 2, 2}; }
 };
+
+/// The policy of one group with 128 x 256 sums, for devices on which it may have the shared memory: 144 KiB and what an
+/// epilogue has.
+struct wide_gemm_ring_tuning {
+  using policy_type = gemm_ring_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {128, 256, 256, 128, 3, 1}; }
+};
+
+/// The policy of one group with 192 x 256 sums, and 168 KiB.
+struct tall_gemm_ring_tuning {
+  using policy_type = gemm_ring_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {192, 256, 256, 128, 3, 1}; }
+};
+
+/// What a product of so many rows and columns costs by a policy: the sums of the multiprocessor that has most of them,
+/// in hundredths of the time that one takes in tiles of 192 x 256. So 4096^3 takes tiles of 128 x 256, of which a
+/// multiprocessor of 132 has 4, where it would have 3 of 192 x 256.
+constexpr std::int64_t gemm_ring_cost(gemm_ring_policy policy, std::int64_t rows, std::int64_t columns,
+                                      std::int64_t multiprocessors) {
+  std::int64_t const percent = policy.rows == 192 ? 100 : policy.columns == 256 ? 106 : 115;
+  std::int64_t const tiles =
+      divide_up(rows, std::int64_t{policy.rows}) * divide_up(columns, std::int64_t{policy.columns});
+  std::int64_t const rounds = divide_up(tiles, multiprocessors * policy.blocks);
+  std::int64_t const taken = rounds > 1 ? rounds * policy.blocks : divide_up(tiles, multiprocessors);
+  return taken * policy.rows * policy.columns * percent;
+}
 
 }  // namespace v0
 }  // namespace tessera

@@ -80,18 +80,35 @@ struct warpgroup_loss_product_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
+/// Bytes of shared memory of gemm_ring by a policy, where an epilogue keeps so many bytes of each row of each warp's:
+/// its stages, these rows, and two barriers a stage.
+constexpr int loss_ring_bytes(gemm_ring_policy policy, int row_bytes) {
+  int const warp_columns = policy.columns / 64;  // warps that share a row
+  return policy.stages * ((policy.rows + policy.columns) * policy.bytes + 16) + policy.rows * warp_columns * row_bytes;
+}
+
 /// The policy of gemm_ring and gradient_ring in both passes, from sm_80 on, where an epilogue keeps so many bytes of
 /// each row of each warp's 64: one thread block has a multiprocessor for itself where two have no room; no stages if
-/// shared memory of 100 KiB, as sm_86 has, has none for one.
+/// shared memory of 100 KiB, as sm_86 has, has none for one. Shared memory is taken in whole KiB.
 ///
-/// sm_80's code on an H200, bf16, 8192 tokens, V 256000, D 2304, TFLOP/s of the forward pass, in turns with cuBLAS, and
-/// of both: 128 x 256 with three stages 327 and 365, with two stages 345 and 367, these tiles 345 and 362. All of them
-/// are at the limit of the card's power; the portable program has 44 and 30.
+/// sm_80's code on an H200, bf16, 8192 tokens, V 256000, D 2304, TFLOP/s of the forward pass and of both, before warps
+/// waited by barriers 358 and 358, since then 376 and 355; V 128256, D 4096: 361 and 364, 391 and 362, in turns in one
+/// run. All of them are at the limit of the card's power; the portable program has 44 and 30.
 constexpr gemm_ring_policy loss_ring_policy(int row_bytes) {
   gemm_ring_policy policy = gemm_ring_tuning{}(800);
-  int const bytes = policy.stages * (policy.rows + policy.columns) * policy.bytes + policy.lanes / 32 * 64 * row_bytes;
-  policy.blocks = bytes <= 81 * 1024 ? policy.blocks : 1;
+  int const bytes = loss_ring_bytes(policy, row_bytes);
+  policy.blocks = bytes <= 80 * 1024 ? policy.blocks : 1;
   policy.stages = bytes <= 98 * 1024 ? policy.stages : 0;
+  return policy;
+}
+
+/// The policy of the forward pass on devices on which a thread block may have the shared memory of 128 x 256 sums; no
+/// stages where no device has it.
+///
+/// In that run 394 and 366 with V 256000, 402 and 371 with V 128256; with four stages 393 and 365, 404 and 371.
+constexpr gemm_ring_policy wide_loss_ring_policy(int row_bytes) {
+  gemm_ring_policy policy = wide_gemm_ring_tuning{}(800);
+  policy.stages = loss_ring_bytes(policy, row_bytes) <= 224 * 1024 ? policy.stages : 0;
   return policy;
 }
 

@@ -6,8 +6,8 @@
 ///     using operands = swizzled_operands<product>;
 ///     constexpr auto along = swizzled_order::along_depth;
 ///     std::uint32_t const from = shared_address(stage) + operands::offset_of_a<along>(group);
-///     product::a_tile a;
-///     operands::load_a<along>(a, from, step);                                  // 16 of the depth, number `step`
+///     std::uint32_t rows[4];
+///     operands::load_rows<along>(rows, from, step, tile);              // 16 rows and 32 bytes of the depth
 ///
 /// An operand lies along the depth, a row of the tile for each of its rows, or across it, a row for each 64 numbers of
 /// the depth in boxes of 64 columns. A warp has 64 rows of a and 64 columns of b then: a box each.
@@ -19,7 +19,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 
 namespace tessera {
@@ -69,32 +71,90 @@ struct swizzled_operands {
     }
   }
 
-  /// Loads a for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  /// Loads 16 rows of a, a warp's tile number `tile` of them, for product number `step` of a stage. `from`: the stage's
+  /// shared address and the lane's offset.
   template <swizzled_order Order>
-  __device__ __forceinline__ static void load_a(typename M::a_tile& a, std::uint32_t from, std::uint32_t step) {
-#pragma unroll
-    for (std::uint32_t tile = 0; tile < registers::row_tiles; ++tile) {
-      if constexpr (Order == swizzled_order::along_depth) {
-        load_matrix_x4(a.words[0][tile], (from ^ (32 * step)) + 16 * row_bytes * tile);
-      } else {
-        load_matrix_x4_transposed(a.words[0][tile], (from ^ (32 * tile)) + 16 * row_bytes * step);
-      }
+  __device__ __forceinline__ static void load_rows(std::uint32_t (&words)[4], std::uint32_t from, std::uint32_t step,
+                                                   std::uint32_t tile) {
+    if constexpr (Order == swizzled_order::along_depth) {
+      load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * tile);
+    } else {
+      load_matrix_x4_transposed(words, (from ^ (32 * tile)) + 16 * row_bytes * step);
     }
   }
-  /// Loads b for product number `step` of a tile. `from`: the tile's shared address and the lane's offset.
+  /// Loads 16 columns of b, a warp's pair number `pair` of tiles of eight, for product number `step` of a stage.
   template <swizzled_order Order>
-  __device__ __forceinline__ static void load_b(typename M::b_tile& b, std::uint32_t from, std::uint32_t step) {
+  __device__ __forceinline__ static void load_columns(typename M::b_tile& b, std::uint32_t from, std::uint32_t step,
+                                                      std::uint32_t pair) {
+    std::uint32_t words[4];
+    if constexpr (Order == swizzled_order::along_depth) {
+      load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * pair);
+    } else {
+      load_matrix_x4_transposed(words, (from ^ (32 * pair)) + 16 * row_bytes * step);
+    }
 #pragma unroll
-    for (std::uint32_t pair = 0; pair < registers::column_tiles / 2; ++pair) {
-      std::uint32_t words[4];
-      if constexpr (Order == swizzled_order::along_depth) {
-        load_matrix_x4(words, (from ^ (32 * step)) + 16 * row_bytes * pair);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      b.words[0][2 * pair + i / 2][i % 2] = words[i];
+    }
+  }
+};
+
+/// Operands of a gemm_tile as a warp multiplies them, 16 rows by eight columns at a time. M: as above.
+template <class M>
+struct multiplied_operands {
+  /// How M lies in registers.
+  using registers = typename M::registers;
+  using operand_name = typename registers::operand_name;
+  /// How many fragments a fragment of operands is multiplied as.
+  static constexpr int halves = detail::is_multiplied_as_half<operand_name>() ? 2 : 1;
+  /// 16 rows of a as they are multiplied.
+  struct row_operand {
+    std::uint32_t words[halves][4];
+  };
+  /// All columns of b as they are multiplied.
+  struct column_operand {
+    std::uint32_t words[halves][registers::column_tiles][2];
+  };
+  /// Makes 16 rows from a fragment of a.
+  __device__ __forceinline__ static row_operand rows_of(std::uint32_t const (&a)[4]) {
+    row_operand rows;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (halves == 2) {
+        uint2 const pairs = detail::unpack_four<operand_name>(a[i]);
+        rows.words[i / 2][i % 2] = pairs.x;
+        rows.words[i / 2][i % 2 + 2] = pairs.y;
       } else {
-        load_matrix_x4_transposed(words, (from ^ (32 * pair)) + 16 * row_bytes * step);
+        rows.words[0][i] = a[i];
       }
+    }
+    return rows;
+  }
+  /// Makes columns of a step of b.
+  __device__ __forceinline__ static column_operand columns_of(typename M::b_tile const& b, int step) {
+    column_operand columns;
 #pragma unroll
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        b.words[0][2 * pair + i / 2][i % 2] = words[i];
+    for (int i = 0; i < 2 * registers::column_tiles; ++i) {
+      std::uint32_t const word = b.words[step][i / 2][i % 2];
+      if constexpr (halves == 2) {
+        uint2 const pairs = detail::unpack_four<operand_name>(word);
+        columns.words[i % 2][i / 2][0] = pairs.x;
+        columns.words[i % 2][i / 2][1] = pairs.y;
+      } else {
+        columns.words[0][i / 2][i % 2] = word;
+      }
+    }
+    return columns;
+  }
+  /// Multiplies 16 rows by eight columns, tile number `column`.
+  __device__ __forceinline__ static void multiply_rows(row_operand const& rows, column_operand const& columns,
+                                                       int column, typename M::sum_type (&sums)[4]) {
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      if constexpr (halves == 2) {
+        warp_mma<float16>::multiply(sums, rows.words[half], columns.words[half][column]);
+      } else {
+        detail::multiply_fragments<operand_name>(sums, rows.words[half], columns.words[half][column]);
       }
     }
   }

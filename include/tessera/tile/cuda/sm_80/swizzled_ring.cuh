@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `multiply_swizzled`: multiplies operands that pass through a ring of swizzled stages in shared memory, by mma.sync.
-/// While a stage is multiplied, later ones are on their way, and the operands of the next product are loaded to where
-/// they are multiplied from; a stage's first operands are loaded before the last product of the stage before, so that
-/// no warp waits for them behind the sync. That takes twice the registers for operands. Stages have no gaps between
-/// their rows, which would take a ninth of the shared memory. A ring may go on from tile to tile: while an epilogue
-/// runs, the next tile's first stages are on their way.
+/// While a stage is multiplied, later ones are on their way, and operands are loaded into registers a few products
+/// before they are multiplied, those of the next stage, too. Warps wait for each other by mbarriers alone: for a stage
+/// that is filled, and, where they fill one, for all warps to have loaded what it has; so one of them may be ahead of
+/// another by a part of a stage. Stages have no gaps between their rows, which would take a ninth of the shared memory.
+/// A ring may go on from tile to tile: while an epilogue runs, the next tile's first stages are on their way.
+///
+/// Shared memory is read once for each warp's rows and columns: a warp with 96 x 64 sums reads a sixth less for each of
+/// them than one with 64 x 64, and has registers for columns of one product at a time.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/core/with_constant.hpp>
-#include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_80/swizzled_operands.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/swizzled_tile.hpp>
 
@@ -54,44 +60,188 @@ struct stage_across {
   }
 };
 
-/// Adds the product of `steps` stages to the sums, from ring.a[stage] and ring.b[stage] on. Before the first call
-/// Stages - 1 stages were begun from stage 0 on, each as a batch of copies_in_flight. fill(stage) begins to fill one
-/// more, or does nothing where no stage is left. All threads of the group reach this call. After it other warps may
-/// still read the last stage, which the next call of fill() must not meet before a sync.
-template <swizzled_order OfA, swizzled_order OfB, class M, class Ring, class Fill>
-__device__ __forceinline__ void multiply_swizzled(typename M::group_type const& group, Ring& ring, int& stage,
-                                                  int steps, Fill const& fill, typename M::sum_tile& sums) {
-  using copies = copies_in_flight<typename M::group_type>;
-  using operands = swizzled_operands<M>;
-  constexpr int products = 4;  // of a stage, each of 32 bytes of the depth
-  std::uint32_t const first_a = shared_address(ring.a) + operands::template offset_of_a<OfA>(group);
-  std::uint32_t const first_b = shared_address(ring.b) + operands::template offset_of_b<OfB>(group);
-  typename M::a_tile a[2];
-  typename M::b_tile b[2];
-  auto const load = [&](int which, int from, std::uint32_t product) {
-    operands::template load_a<OfA>(a[which], first_a + static_cast<std::uint32_t>(from * Ring::a_bytes), product);
-    operands::template load_b<OfB>(b[which], first_b + static_cast<std::uint32_t>(from * Ring::b_bytes), product);
-  };
-  auto const await_stage = [&] {
-    copies::template await<Ring::stages - 2>();
-    group.sync();  // other threads' copies have come, too, and all have loaded what the stage before has
-  };
-  await_stage();
-  load(0, stage, 0);
-  for (int step = 0; step < steps; ++step) {
-    int const next = stage + 1 < Ring::stages ? stage + 1 : 0;
-    fill(stage > 0 ? stage - 1 : Ring::stages - 1);
-    copies::commit();
-    each_constant<products>([&](auto i) {
-      if constexpr (i.value + 1 < products) {
-        load((i.value + 1) % 2, stage, i.value + 1);
-      } else if (step + 1 < steps) {
-        await_stage();
-        load(0, next, 0);
+/// What the warps of a thread block wait for in a ring.
+template <int Stages>
+struct ring_barriers {
+  shared_barrier filled[Stages];  ///< all lanes' copies to a stage have come
+  shared_barrier read[Stages];    ///< all warps have loaded what a stage has
+
+  /// Initialises them. All threads of the group call it, once.
+  template <class G>
+  __device__ __forceinline__ void begin(G const& group) {
+    if (group.lane < Stages) {
+      filled[group.lane].init(G::size);
+      read[group.lane].init(G::warps);
+    }
+    group.sync();
+  }
+};
+
+/// Where a warp is in a ring, whose stages it uses again and again.
+template <int Stages>
+struct ring_place {
+  int stage = 0;        ///< which it multiplies next
+  unsigned parity = 0;  ///< of this use of the stage: 0, 1, 0, ...
+
+  /// The place `Steps` steps later, at most Stages.
+  template <int Steps>
+  [[nodiscard]] __device__ __forceinline__ ring_place later() const {
+    static_assert(Steps <= Stages);
+    bool const turns = stage >= Stages - Steps;
+    return {turns ? stage + Steps - Stages : stage + Steps, turns ? parity ^ 1U : parity};
+  }
+};
+
+/// A ring on its way through a program.
+template <class M, int Stages>
+struct ring_passage {
+  using mma = M;
+  static constexpr int stages = Stages;  ///< how many stages there are
+  swizzled_ring<M, Stages>& ring;
+  ring_barriers<Stages>& barriers;
+  ring_place<Stages> place;  ///< the next stage that is multiplied
+
+  /// Begins the stages from `place` on but for the last one, as far as some are left.
+  template <class Fill>
+  __device__ __forceinline__ void begin(Fill& fill) const {
+    each_constant<Stages - 1>([&](auto step) { fill_stage(fill, place.template later<step.value>()); });
+  }
+  /// Begins to fill a stage, if one is left, once all warps have used what it has.
+  template <class Fill>
+  __device__ __forceinline__ void fill_stage(Fill& fill, ring_place<Stages> const& at) const {
+    barriers.read[at.stage].wait(at.parity ^ 1U);
+    bool const fills = fill.has_stage();
+    fill.begin(at.stage);
+    if (fills) {
+      barriers.filled[at.stage].arrive_after_copies();
+      fill.advance();
+    }
+  }
+};
+
+/// A stage is multiplied in parts, each of 16 rows of a by all columns of b and 32 bytes of the depth. These are the
+/// registers through which a warp's operands pass on their way, and the order in which they do.
+template <swizzled_order OfA, swizzled_order OfB, class M>
+struct passing_operands {
+  /// How M lies in registers.
+  using registers = typename M::registers;
+  static constexpr int products = 4;                         ///< of a stage, each over 32 bytes of the depth
+  static constexpr int row_tiles = registers::row_tiles;     ///< parts of a product
+  static constexpr int pairs = registers::column_tiles / 2;  ///< loads of a product's columns
+  static constexpr int parts = products * row_tiles;         ///< of a stage
+  static constexpr int slots = row_tiles % 3 == 0 ? 3 : 4;   ///< rows of so many parts are in registers
+  static constexpr int ahead = slots - 1;                    ///< rows are loaded so many parts before they are used
+  /// Whether there are registers for columns of two products. Else those of the next one replace the last one's as
+  /// these are done.
+  static constexpr bool has_next_columns =
+      row_tiles * registers::column_tiles <= 32 && multiplied_operands<M>::halves == 1;
+  /// The part of a product from which on columns of the next one are loaded.
+  static constexpr int loads_columns_from = has_next_columns ? row_tiles - pairs : row_tiles - 1;
+  /// The part before which the next stage is awaited.
+  static constexpr int awaits_at = min(parts - ahead, parts - row_tiles + loads_columns_from);
+  static_assert(registers::column_tiles % 2 == 0 && parts % slots == 0 && loads_columns_from >= 0,
+                "tessera: a warp of a ring has 64 or 96 rows and at most 64 columns");
+
+  std::uint32_t first_a;                                 ///< the address of the lane's part of the first stage of a
+  std::uint32_t first_b;                                 ///< and of b
+  std::uint32_t rows[slots][4];                          ///< of parts
+  typename M::b_tile columns[has_next_columns ? 2 : 1];  ///< of products
+  typename multiplied_operands<M>::column_operand multiplied;  ///< columns of the product at hand
+
+  template <int Part>
+  __device__ __forceinline__ void load_rows(int stage) {
+    swizzled_operands<M>::template load_rows<OfA>(rows[Part % slots],
+                                                  first_a + static_cast<std::uint32_t>(stage * 128 * M::rows),
+                                                  Part / row_tiles, Part % row_tiles);
+  }
+  template <int Product>
+  __device__ __forceinline__ void load_columns(int stage, int pair) {
+    swizzled_operands<M>::template load_columns<OfB>(columns[has_next_columns ? Product % 2 : 0],
+                                                     first_b + static_cast<std::uint32_t>(stage * 128 * M::columns),
+                                                     Product, static_cast<std::uint32_t>(pair));
+  }
+  /// Loads the first operands of a stage.
+  __device__ __forceinline__ void begin(int stage) {
+    each_constant<pairs>([&](auto pair) { load_columns<0>(stage, pair.value); });
+    each_constant<ahead>([&](auto part) { load_rows<part.value>(stage); });
+  }
+  /// What was loaded last from a stage, before its last part is multiplied.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t last_rows() const { return rows[(parts - 1) % slots][0]; }
+  /// Multiplies a part, and loads what later ones need, from the stage or, where it goes on, from the next one.
+  template <int Part>
+  __device__ __forceinline__ void multiply(int stage, int next, bool goes_on, typename M::sum_tile& sums) {
+    using operands = multiplied_operands<M>;
+    constexpr int product = Part / row_tiles;
+    constexpr int tile = Part % row_tiles;
+    constexpr bool rows_are_next = Part + ahead >= parts;
+    constexpr bool columns_are_next = product + 1 == products;
+    auto const load_next = [&](int pair) {
+      if (!columns_are_next || goes_on) {
+        load_columns<(product + 1) % products>(columns_are_next ? next : stage, pair);
       }
-      M::multiply(group, a[i.value % 2], b[i.value % 2], sums);
+    };
+    if constexpr (tile == 0) {
+      multiplied = operands::columns_of(columns[has_next_columns ? product % 2 : 0], 0);
+    }
+    if (!rows_are_next || goes_on) {
+      load_rows<(Part + ahead) % parts>(rows_are_next ? next : stage);
+    }
+    if constexpr (has_next_columns && tile >= loads_columns_from) {
+      load_next(tile - loads_columns_from);
+    }
+    auto const own = operands::rows_of(rows[Part % slots]);
+    each_constant<pairs>([&](auto pair) {
+      operands::multiply_rows(own, multiplied, 2 * pair.value, sums.values[tile][2 * pair.value]);
+      operands::multiply_rows(own, multiplied, 2 * pair.value + 1, sums.values[tile][2 * pair.value + 1]);
+      if constexpr (!has_next_columns && tile == loads_columns_from) {
+        load_next(pair.value);
+      }
     });
-    stage = next;
+  }
+};
+
+/// Adds the product of `steps` stages, at least one, to the sums, from passage.place on, where passage.begin() or an
+/// earlier call has begun the first ones. All warps of the group reach this call.
+///
+/// Fill: what fills stages, one after the other. begin(stage) starts the lane's copies; has_stage() says whether a
+/// stage is left, without which begin() copies nothing that counts; advance() goes on to the next one.
+template <swizzled_order OfA, swizzled_order OfB, class Passage, class Fill>
+__device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_type const& group, Passage& passage,
+                                                  int steps, Fill& fill, typename Passage::mma::sum_tile& sums) {
+  using mma = typename Passage::mma;
+  using operands = swizzled_operands<mma>;
+  using passing = passing_operands<OfA, OfB, mma>;
+  // With more stages than two a warp fills one in the second half of another, and so waits for no warp that is less
+  // behind.
+  constexpr int fills_at = Passage::stages > 2 ? passing::parts / 2 + 2 : 0;
+  auto& place = passage.place;
+  auto& barriers = passage.barriers;
+  passing held;
+  held.first_a = shared_address(passage.ring.a) + operands::template offset_of_a<OfA>(group);
+  held.first_b = shared_address(passage.ring.b) + operands::template offset_of_b<OfB>(group);
+  barriers.filled[place.stage].wait(place.parity);
+  held.begin(place.stage);
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    auto const next = place.template later<1>();
+    auto const last = place.template later<Passage::stages - 1>();
+    bool const goes_on = step + 1 < steps;
+    each_constant<passing::parts>([&](auto part) {
+      if constexpr (part.value == fills_at) {
+        passage.fill_stage(fill, last);
+      }
+      if constexpr (part.value == passing::awaits_at) {
+        if (goes_on) {
+          barriers.filled[next.stage].wait(next.parity);
+        }
+      }
+      if constexpr (part.value + 1 == passing::parts) {
+        sync_warp();
+        barriers.read[place.stage].arrive_after(held.last_rows(), group.lane % lanes_in_a_warp == 0);
+      }
+      held.template multiply<part.value>(place.stage, next.stage, goes_on, sums);
+    });
+    place = next;
   }
 }
 

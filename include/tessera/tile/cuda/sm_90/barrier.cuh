@@ -47,6 +47,15 @@ struct shared_barrier {
         "f"(read)
         : "memory");
   }
+  /// The same where `arrives`, without a branch: for one lane of a warp, all of which have loaded by ldmatrix and then
+  /// met in a sync_warp(), so that this lane arrives for them.
+  __device__ __forceinline__ void arrive_after(std::uint32_t read, bool arrives) {
+    asm volatile(
+        "{ .reg .pred p, q, r; setp.ne.s32 r, %2, 0; setp.lt.and.s32 p|q, %1, 0, r;"
+        "  @p mbarrier.arrive.shared::cta.b64 _, [%0]; @q mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address()),
+        "r"(read), "r"(static_cast<int>(arrives))
+        : "memory");
+  }
   /// Arrives once for this thread when the copies that it has started by async_copy (tile/cuda/async_copy.cuh) are
   /// done. The thread goes on at once.
   __device__ __forceinline__ void arrive_after_copies() {
@@ -75,14 +84,18 @@ struct shared_barrier {
         "r"(rank), "f"(read)
         : "memory");
   }
-  /// Whether the phase of this parity has ended; the thread is suspended for a while to wait for that.
+  /// Whether the phase of this parity has ended; from sm_90 on the thread is suspended for a while to wait for that.
   [[nodiscard]] __device__ __forceinline__ bool has_ended(unsigned parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return has_ended_by_now(parity);
+#else
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
                  : "=r"(ended)
                  : "r"(address()), "r"(parity)
                  : "memory");
     return ended != 0;
+#endif
   }
   /// Whether the phase of this parity has ended, tested without suspending the thread, for threads that have other
   /// work.
