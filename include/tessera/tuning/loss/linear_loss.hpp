@@ -148,8 +148,7 @@ struct loss_chunk {
 /// Chooses loss_chunk for memory of `entries` of the vocabulary for each token, where gradients are fp32: few entries
 /// of all tokens make few tiles of the classifier, and all tokens' gradients pass through memory with each part.
 ///
-/// H200, bf16, 8192 tokens, 10 MiB, the backward pass in ms, medians of one run in which these alternated; in one with
-/// the program before it took 70.0 and 61.0, and that for 160 MiB 43 and 39:
+/// H200, bf16, 8192 tokens, 10 MiB, the backward pass in ms, medians of one run in which these alternated:
 ///
 ///     tokens x entries   2048 x 2048   2048 x 1536   1024 x 3072   1024 x 4096
 ///     V 256000, D 2304         60.0          61.9          62.8          63.9
@@ -160,12 +159,14 @@ struct loss_chunk {
 /// launches leave idle. That is what these eight took within 6 %, most within 2 %. Products end while the next part's
 /// logits are multiplied, so that their turns need not be whole.
 ///
-/// What made it shorter, in the order of the columns, of parts of 2048 x 2048:
+/// In turns with calls of 160 MiB, whose power makes the clock lower, it takes 65.6 and 56.9 ms, and those calls take
+/// 43.9 and 40.9; it took 69.6 and 60.8 when launches did not overlap, epilogues were unrolled, and the classifier's
+/// sums were read, added to and written. In steps, of parts of 2048 x 2048, in the run above and one like it:
 ///
-///                        before   products begin   logits begin, and   epilogues by   classifier's sums
-///                                 early            wait to be stored   a short loop   added in memory
-///     V 256000, D 2304     70.0             65.1                63.9           63.4                60.0
-///     V 128256, D 4096     61.0               --                  --           52.6                50.6
+///                        products get    logits are multiplied while   epilogues are   the classifier's sums
+///                        ready early     products before them end      short loops     are added in memory
+///     V 256000, D 2304          65.2                            63.9            63.4                    60.0
+///     V 128256, D 4096            --                              --            52.6                    50.6
 ///
 /// With unrolled epilogues sums added in memory gained nothing. Two gradients of half the size, so that products of one
 /// part and logits of the next overlap on both sides, made the pass longer: 65.4 and 56.1 (2048 x 1024), 66.0 and 56.8

@@ -232,9 +232,7 @@ struct write_classifier_rows {
   template <int Registers>
   __device__ __forceinline__ void in_lines(loss_part_range const& range, float (&sums)[Registers], std::int32_t row,
                                            std::int32_t channel, sum_staging& staging) const {
-    auto const first = row + static_cast<std::int32_t>(thread_index() % 32 / 8);
-    auto const left = static_cast<std::int32_t>(range.width()) - first;
-    lines_of_entries const lines{*this, range.first + first, left, *scale,
+    lines_of_entries const lines{*this, range.first + row, static_cast<std::int32_t>(range.width()) - row, *scale,
                                  adds() ? detail::line_use::added_in_memory : detail::line_use::written};
     detail::put_boxes(sums, staging, lines, channel);
   }
@@ -243,14 +241,14 @@ struct write_classifier_rows {
   /// The lines of entries, for put_boxes.
   struct lines_of_entries {
     write_classifier_rows const& all;
-    std::int64_t first;  ///< the slot of the lane's first row
+    std::int64_t first;  ///< the slot of the warp's first row
     std::int32_t left;   ///< how many slots there are from that on
     float factor;
     detail::line_use use;
 
-    __device__ __forceinline__ detail::line_place place(std::uint32_t i, std::int32_t channel) const {
-      bool const is_there = static_cast<std::int32_t>(4 * i) < left;
-      std::int64_t const slot = first + 4 * i;
+    __device__ __forceinline__ detail::line_place place(std::uint32_t row, std::int32_t channel) const {
+      bool const is_there = static_cast<std::int32_t>(row) < left;
+      std::int64_t const slot = first + row;
       std::int64_t const entry = is_there && all.order != nullptr ? all.order[slot] : slot;
       auto const count = static_cast<std::int32_t>(all.target.extent(1)) - channel;
       return {&all.target(entry, channel), is_there ? count : 0, 1.0F};
@@ -325,23 +323,20 @@ struct add_hidden_rows {
                                            std::int32_t row, std::int32_t channel, sum_staging& staging) const {
     bool const is_last = range.is_last() && !adds();
     float const factor = adds() || is_last ? *scale : 1.0F;
-    lines_of_tokens lines{*this,
-                          tokens,
-                          row + static_cast<std::int32_t>(thread_index() % 32 / 8),
-                          0,
-                          0,
-                          adds() ? factor : 1.0F,
-                          is_last ? factor : 1.0F,
-                          !adds() && range.is_first() ? detail::line_use::written
-                          : is_last                   ? detail::line_use::added
-                                                      : detail::line_use::added_in_memory};
-#pragma unroll
-    for (std::uint32_t i = 0; i < 4; ++i) {
-      std::int64_t const token = lines.first + 4 * static_cast<std::int32_t>(i);
-      bool const is_cleared = (adds() || is_last) && token < tokens.size() && tokens[token].label < 0;
-      lines.there |= (token < tokens.size() && !(adds() && is_cleared && !is_nan(factor)) ? 1U : 0U) << i;
-      lines.cleared |= (is_last && is_cleared ? 1U : 0U) << i;
-    }
+    std::int64_t const token = row + static_cast<std::int32_t>(thread_index() % 16);
+    bool const is_token = token < tokens.size();
+    bool const is_cleared = (adds() || is_last) && is_token && tokens[token].label < 0;
+    bool const stays = adds() && is_cleared && !is_nan(factor);
+    lines_of_tokens const lines{*this,
+                                tokens,
+                                row,
+                                ballot_of_warp(is_token && !stays),
+                                ballot_of_warp(is_last && is_cleared),
+                                adds() ? factor : 1.0F,
+                                is_last ? factor : 1.0F,
+                                !adds() && range.is_first() ? detail::line_use::written
+                                : is_last                   ? detail::line_use::added
+                                                            : detail::line_use::added_in_memory};
     detail::put_boxes(sums, staging, lines, channel);
   }
 
@@ -350,22 +345,22 @@ struct add_hidden_rows {
   struct lines_of_tokens {
     add_hidden_rows const& all;
     array_view<loss_token_factors const> const& tokens;
-    std::int32_t first;  ///< the token of the lane's first row
-    unsigned there;      ///< bit i: whether row i takes sums
-    unsigned cleared;    ///< bit i: whether row i becomes zeros
+    std::int32_t first;  ///< the token of the warp's first row
+    unsigned there;      ///< a bit for each row: whether it takes sums
+    unsigned cleared;    ///< a bit for each row: whether it becomes zeros
     float factor;        ///< before sums are added
     float last_factor;   ///< after that
     detail::line_use use;
 
-    __device__ __forceinline__ detail::line_place place(std::uint32_t i, std::int32_t channel) const {
-      bool const is_there = (there >> i & 1) != 0;
-      std::int64_t const token = first + 4 * static_cast<std::int32_t>(i);
+    __device__ __forceinline__ detail::line_place place(std::uint32_t row, std::int32_t channel) const {
+      bool const is_there = (there >> row & 1) != 0;
+      std::int64_t const token = first + static_cast<std::int64_t>(row);
       auto const count = static_cast<std::int32_t>(all.target.extent(1)) - channel;
       return {&all.target(token, channel), is_there ? count : 0,
               is_there && all.is_of_softmaxes ? tokens[token].by_kept : 1.0F};
     }
-    __device__ __forceinline__ float4 finished(std::uint32_t i, float4 const& line) const {
-      if ((cleared >> i & 1) != 0) {
+    __device__ __forceinline__ float4 finished(std::uint32_t row, float4 const& line) const {
+      if ((cleared >> row & 1) != 0) {
         float const zero = 0.0F * last_factor;
         return {zero, zero, zero, zero};
       }
@@ -373,9 +368,7 @@ struct add_hidden_rows {
     }
   };
   static constexpr bool is_float = std::is_same_v<Gradient, float>;
-  __device__ __forceinline__ bool adds() const {
-    return is_float && accumulates;
-  }
+  __device__ __forceinline__ bool adds() const { return is_float && accumulates; }
 
   __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
                                              std::int32_t channel, std::int32_t count) const {

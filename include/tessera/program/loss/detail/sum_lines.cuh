@@ -87,20 +87,14 @@ template <class Rows>
 __device__ __forceinline__ void put_lines(std::uint32_t shared, std::uint32_t lane, Rows const& rows,
                                           std::int32_t channel) {
   float4 lines[4];
-  float4 before[4];
 #pragma unroll
   for (std::uint32_t i = 0; i < 4; ++i) {
     std::uint32_t const row = lane / 8 + 4 * i;
     lines[i] = load_shared_f32x4(shared + row * 128 + ((lane % 8) ^ (row % 8)) * 16);
-    before[i] = {0.0F, 0.0F, 0.0F, 0.0F};
-    line_place const place = rows.place(i, channel);
-    if (rows.use == line_use::added && place.count > 0) {
-      before[i] = place.read();
-    }
   }
 #pragma unroll
   for (std::uint32_t i = 0; i < 4; ++i) {
-    line_place const place = rows.place(i, channel);
+    line_place const place = rows.place(lane / 8 + 4 * i, channel);
     if (place.count <= 0) {
       continue;
     }
@@ -109,20 +103,18 @@ __device__ __forceinline__ void put_lines(std::uint32_t shared, std::uint32_t la
       add_to_memory(place.at, line);
       continue;
     }
-    if (rows.use == line_use::added_in_memory) {
-      before[i] = place.read();
-    }
     if (rows.use != line_use::written) {
-      line = {line.x + before[i].x, line.y + before[i].y, line.z + before[i].z, line.w + before[i].w};
+      float4 const before = place.read();
+      line = {line.x + before.x, line.y + before.y, line.z + before.z, line.w + before.w};
     }
-    place.write(rows.finished(i, line));
+    place.write(rows.finished(lane / 8 + 4 * i, line));
   }
 }
 
 /// Puts a warp's 16 rows of sums, whose registers are used up, a box of 32 channels at a time.
 ///
-/// Rows has `use`, the `factor` of all sums before anything is added, `place(i, channel)`, the line_place of a lane in row lane / 8 + 4 i, and `finished(i, line)`, what is
-/// written of it. `channel`: that of the first sum.
+/// Rows has `use`, the `factor` of all sums before anything is added, `place(row, channel)`, the line_place in one of
+/// the warp's 16 rows, and `finished(row, line)`, what is written there. `channel`: that of the first sum.
 template <int Registers, class Rows>
 __device__ __forceinline__ void put_boxes(float (&sums)[Registers], sum_staging& staging, Rows const& rows,
                                           std::int32_t channel) {
