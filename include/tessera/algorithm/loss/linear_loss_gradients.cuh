@@ -43,9 +43,13 @@ struct warpgroup_loss_gradients {
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
   using epilogue_type = write_loss_gradient<value_type, typename Call::map_type>;
-  using make_gradient = gemm_pingpong<typename Call::layout::operand_name, loss_tiles_of_part, epilogue_type, policy>;
+  /// Whether parts may be of little memory, which have short sums: launches of fp32 gradients begin early.
+  static constexpr bool begins_early = std::is_same_v<gradient_type, float>;
+  using schedule_type = std::conditional_t<begins_early, early_loss_tiles, loss_tiles_of_part>;
+  using make_gradient = gemm_pingpong<typename Call::layout::operand_name, schedule_type, epilogue_type, policy>;
   static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
-  using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
+  using multiply =
+      loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy, begins_early>;
   static constexpr char const* where = "linear_loss.backward";
 
   basic_cuda<Architectures> const& exec;
@@ -386,11 +390,18 @@ struct warpgroup_loss_gradients {
                                  part.kept_for_classifier};
     std::int64_t const number = parts().number_of(part.first);
     tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), made_box);
-    loss_tiles_of_part const schedule{
+    loss_tiles_of_part const tiles{
         {&tile_lists()(number, 0), &space[regions.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
         classifier};
+    auto const schedule = [&] {
+      if constexpr (begins_early) {  // lists of tiles come before the first part, rows of the classifier before each
+        return early_loss_tiles{tiles, number == 0 || is_ordered || Call::layout::has_source};
+      } else {
+        return tiles;
+      }
+    }();
     make_gradient const program{maps.hidden, is_ordered ? maps.gathered : classifier, schedule, epilogue};
     exec.run(program, blocks);
   }

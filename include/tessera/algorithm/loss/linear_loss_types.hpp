@@ -110,8 +110,9 @@ struct linear_loss_outputs {
 /// overwrite what is there. That of hidden states is added part by part of the vocabulary, the others at once, always
 /// in the same order, so that results repeat bit for bit. Where nothing has a gradient, as for tokens without a label,
 /// the old values stay, and so does each NaN among them. Where backward() refuses the forward pass in the workspace,
-/// all that would be overwritten with NaN becomes NaN. Cost: no more memory, and a read of the old values for each
-/// part. A gradient that is null is not wanted, whether it accumulates or not.
+/// all that would be overwritten with NaN becomes NaN. On sm_90a values below 2^-126 may become zeros when something is
+/// added to them. Cost: no more memory, and a read of the old values for each part. A gradient that is null is not
+/// wanted, whether it accumulates or not.
 template <Scalar Gradient>
 struct linear_loss_gradients {
   matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label

@@ -13,6 +13,10 @@
 /// keep the state of a reduction. Warp w of it has rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block. The
 /// epilogue is called for each of these two halves, with a `scratch_type` of its own, and with the number of the work
 /// item as a fourth argument if it takes one.
+///
+/// A schedule may have a member `waits_first`, if nothing that it and the operands are read from is written by the
+/// stream's last kernel, or only where the member is true. Then tiles are multiplied while that kernel still ends, and
+/// epilogues alone wait for it.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +26,7 @@
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
@@ -45,6 +50,8 @@ struct gemm_pingpong {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
+  /// Whether the program waits for the stream by itself, when its schedule says.
+  static constexpr bool waits_for_stream = requires(Schedule const& some) { some.waits_first; };
   static constexpr int rows = stages_type::rows;              ///< rows of a cluster's tile
   static constexpr int columns = stages_type::columns;        ///< columns of a cluster's tile
   static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
@@ -70,13 +77,21 @@ struct gemm_pingpong {
   /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
-    if (schedule.count() == 0) {
-      return;
+    if constexpr (!waits_for_stream) {
+      if (schedule.count() == 0) {
+        return;
+      }
     }
     if (group.lane == 0) {
       prepare(scratch);
     }
     stages_type::sync_all(group);
+    if constexpr (waits_for_stream) {
+      let_next_kernel_start();
+      if (schedule.waits_first) {
+        wait_for_stream();
+      }
+    }
     auto const first_item = static_cast<std::int32_t>(block / Policy.blocks);
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
@@ -89,6 +104,9 @@ struct gemm_pingpong {
       consume(scratch, first_item, warpgroup - 1, group.lane % shape::warpgroup);
     }
     sync_warp();
+    if constexpr (waits_for_stream) {
+      wait_for_stream();  // in threads without a tile, too
+    }
     stages_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
@@ -141,6 +159,9 @@ struct gemm_pingpong {
         clear(sums);
       }
       state.skip(k_tiles_of(index + stages_type::stride()));
+      if constexpr (waits_for_stream) {
+        wait_for_stream();
+      }
       // The epilogue is compiled once, for the half that lies in the first registers: for both halves it took twice the
       // time to compile. The moves take less than 1 % of a tile's issue slots, and the other warpgroup multiplies.
       box_coordinate first{item.column * columns, item.row * rows + first_row};

@@ -30,6 +30,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/cluster.cuh>
+#include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
@@ -42,10 +43,13 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class T, class Gradient, warpgroup_gemm_policy Policy>
+/// IsShort: whether gradients are fp32, whose parts may have little memory and so short sums. Then the program gets
+/// ready while the stream's last one ends, and its epilogues are short loops (sum_lines.cuh).
+template <class T, class Gradient, warpgroup_gemm_policy Policy, bool IsShort = false>
 struct loss_gradient_products {
   static_assert(Policy.blocks == 2 && Policy.columns == 192,
                 "tessera: this program computes 256 x 192 in clusters of 2");
+  static_assert(!IsShort || std::is_same_v<Gradient, float>, "tessera: lines are in fp32");
   using shape = warpgroup_gemm_shape;
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int blocks_per_cluster = 2;
@@ -54,7 +58,8 @@ struct loss_gradient_products {
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
   /// `true` makes the loss over 256000 x 2304 that differentiate_softmaxes was measured with 1.8 % slower.
-  static constexpr bool starts_early = false;
+  static constexpr bool starts_early = IsShort;
+  static constexpr bool waits_for_stream = IsShort;
   static constexpr int box = 64;                   ///< columns of all boxes, and rows of boxes of G
   static constexpr int shared_rows = 32;           ///< rows of a box that is loaded for both blocks
   static constexpr int box_bytes = box * box * 2;  ///< bytes of an operand's box in shared memory
@@ -85,13 +90,22 @@ struct loss_gradient_products {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
-    if (range.is_beyond()) {
-      return;
+    if constexpr (!IsShort) {
+      if (range.is_beyond()) {
+        return;
+      }
     }
     if (group.lane == 0) {
       prepare(scratch);
     }
     sync_cluster();
+    if constexpr (IsShort) {
+      let_next_kernel_start();
+      wait_for_stream();
+      if (range.is_beyond()) {
+        return;
+      }
+    }
     auto const worker = static_cast<std::int32_t>(block / 2);
     int const warpgroup = uniform(group.lane / shape::warpgroup);
     if (warpgroup == 0) {
@@ -206,8 +220,12 @@ struct loss_gradient_products {
   }
 
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
-  __device__ __forceinline__ void write(loss_product_item const& item, sums_type const& sums, std::int32_t first_row,
+  __device__ __forceinline__ void write(loss_product_item const& item, sums_type& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
+    if constexpr (IsShort) {
+      write_halves(item, sums, first_row, staging);
+      return;
+    }
     std::int32_t const channel = item.channel_tile * channels;
     std::int32_t const row = item.panel * rows + first_row;
     if (!item.is_hidden) {
@@ -221,6 +239,27 @@ struct loss_gradient_products {
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         to_hidden(range, tokens, sums[half], row + half * box, channel, staging);
+      }
+    }
+  }
+
+  /// Does the same with code for one half alone, which both have one after the other in the registers of the first.
+  __device__ __forceinline__ void write_halves(loss_product_item const& item, sums_type& sums, std::int32_t first_row,
+                                               sum_staging& staging) const {
+    std::int32_t const channel = item.channel_tile * channels;
+    std::int32_t row = item.panel * rows + first_row;
+#pragma unroll 1
+    for (int half = 0; half < halves; ++half, row += box) {
+      if (!item.is_hidden) {
+        if (item.panel * rows < range.width() && (item.count > 0 || to_classifier.takes_nothing())) {
+          to_classifier.in_lines(range, sums[0], row, channel, staging);
+        }
+      } else if (item.count > 0 || to_hidden.takes_nothing(range)) {
+        to_hidden.in_lines(range, tokens, sums[0], row, channel, staging);
+      }
+#pragma unroll
+      for (int i = 0; i < channels / 2; ++i) {
+        sums[0][i] = sums[1][i];
       }
     }
   }

@@ -49,6 +49,11 @@ struct loss_tiles_of_part : listed_loss_tiles {
   }
 };
 
+/// The same for a kernel that multiplies while the kernel before it still reads the gradient of the part before.
+struct early_loss_tiles : loss_tiles_of_part {
+  bool waits_first;  ///< whether lists of tiles or rows of the classifier may be written by that kernel
+};
+
 /// How sm_90a writes boxes of 16 rows x 64 gradients.
 template <class T>
 struct loss_gradient_boxes : store_sums_by_boxes<T, plain_sum> {

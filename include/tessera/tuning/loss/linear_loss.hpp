@@ -163,37 +163,52 @@ struct loss_chunk {
 };
 
 /// Chooses loss_chunk for memory of `entries` of the vocabulary for each token, where gradients are fp32: few entries
-/// of all tokens make few tiles of the classifier, and all tokens' gradients pass through memory with each part. A part
-/// costs the turns of its tiles, or what its sums need to come and go, and its launches; the last tile of products is a
-/// long one.
+/// of all tokens make few tiles of the classifier, and all tokens' gradients pass through memory with each part.
 ///
-/// H200, bf16, 8192 tokens, 10 MiB, both passes in ms, in one run:
+/// H200, bf16, 8192 tokens, 10 MiB, the backward pass in ms, medians of one run in which these alternated:
 ///
-///     tokens x entries   2048 x 2048   1792   1536   4096 x 1024   1024 x 4096   3072
-///     V 256000, D 2304          85.5   90.5   91.9          91.6          94.0   95.6
-///     V 128256, D 4096          73.3    --    73.8           --           77.9   76.1
+///     tokens x entries   2048 x 2048   2048 x 1536   1024 x 3072   1024 x 4096
+///     V 256000, D 2304         60.0          61.9          62.8          63.9
+///     V 128256, D 4096         50.6          50.7          52.1          55.8
 ///
-/// A part of 2048 x 2048 takes 135 us and 228 us: 430 and 450 TFLOP/s. Tiles of logits fill 1.33 turns of the clusters.
+/// A step, a tile of 256 x 192 over 64 of the depth, takes 0.61 us then. A part costs what its tiles have of them, 4
+/// for each epilogue, 37 % of the turn that clusters without a tile of logits wait for the others, and 32 for what two
+/// launches leave idle. That is what these eight took within 6 %, most within 2 %. Products end while the next part's
+/// logits are multiplied, so that their turns need not be whole.
+///
+/// In turns with calls of 160 MiB, whose power makes the clock lower, it takes 65.6 and 56.9 ms, and those calls take
+/// 43.9 and 40.9; it took 69.6 and 60.8 when launches did not overlap, epilogues were unrolled, and the classifier's
+/// sums were read, added to and written. In steps, of parts of 2048 x 2048, in the run above and one like it:
+///
+///                        products get    logits are multiplied while   epilogues are   the classifier's sums
+///                        ready early     products before them end      short loops     are added in memory
+///     V 256000, D 2304          65.2                            63.9            63.4                    60.0
+///     V 128256, D 4096            --                              --            52.6                    50.6
+///
+/// With unrolled epilogues sums added in memory gained nothing. Two gradients of half the size, so that products of one
+/// part and logits of the next overlap on both sides, made the pass longer: 65.4 and 56.1 (2048 x 1024), 66.0 and 56.8
+/// (1280 x 1536), since short sums have more epilogues. Storing the gradient so that L2 keeps it made it 1 % longer.
 [[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t vocabulary,
                                                      std::int64_t channels, std::int64_t entries) {
   constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
-  constexpr double launches = 50;        // in steps of a tile of 256 x 192 over 64 of the depth
+  constexpr double launches = 32;        // in steps of a tile of 256 x 192 over 64 of the depth
   constexpr double step_bytes = 2.5e6;   // that memory moves in a step
-  constexpr double epilogue = 6;         // steps
-  constexpr std::int64_t clusters = loss_part_costs::clusters;
+  constexpr double epilogue = 4;         // steps
+  constexpr double waiting = 0.37;       // the part of a turn's time that clusters without a tile lose
+  constexpr auto clusters = static_cast<double>(loss_part_costs::clusters);
   auto const cost = [&](loss_chunk const& chunk) {
-    std::int64_t const across = divide_up(channels, std::int64_t{192});
+    auto const across = static_cast<double>(divide_up(channels, std::int64_t{192}));
     std::int64_t const rows = divide_up(chunk.tokens, std::int64_t{256});
     std::int64_t const panels = divide_up(chunk.entries, std::int64_t{256});
-    auto const turns = static_cast<double>(divide_up(rows * divide_up(chunk.entries, std::int64_t{192}), clusters));
-    auto const of_classifier = static_cast<double>(chunk.tokens) / 64 + epilogue;
-    auto const of_hidden = static_cast<double>(chunk.entries) / 64 + epilogue;
-    double const added = static_cast<double>(across) / static_cast<double>(clusters) *
-                             (static_cast<double>(panels) * of_classifier + static_cast<double>(rows) * of_hidden) +
-                         (of_classifier < of_hidden ? of_hidden : of_classifier);
+    std::int64_t const tiles = rows * divide_up(chunk.entries, std::int64_t{192});
+    auto const turns = static_cast<double>(divide_up(tiles, loss_part_costs::clusters));
+    double const made = (waiting * turns + (1 - waiting) * static_cast<double>(tiles) / clusters) *
+                        (static_cast<double>(channels) / 64 + epilogue);
+    double const added = across / clusters *
+                         (static_cast<double>(panels) * (static_cast<double>(chunk.tokens) / 64 + epilogue) +
+                          static_cast<double>(rows) * (static_cast<double>(chunk.entries) / 64 + epilogue));
     double const moved = static_cast<double>((chunk.tokens + chunk.entries) * channels * 8) / step_bytes;
-    return (turns * (static_cast<double>(channels) / 64 + epilogue) + (added > moved ? added : moved) + launches) /
-           static_cast<double>(chunk.tokens * chunk.entries);
+    return (made + (added > moved ? added : moved) + launches) / static_cast<double>(chunk.tokens * chunk.entries);
   };
   std::int64_t const all_entries = divide_up(vocabulary, std::int64_t{256}) * 256;
   loss_chunk best{tokens, entries};

@@ -14,6 +14,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/sum_lines.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
@@ -26,18 +27,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Shared memory of a warp for 16 rows of 32 sums. The 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)).
-struct sum_staging {
-  /// The warp's sums.
-  alignas(128) float values[16 * 32];
-};
-
 namespace detail {
 
 inline constexpr int channels_of_lane = 16;
-/// Boxes of 32 channels of a warp's 16 rows, of which a lane has so many registers.
-template <int Registers>
-inline constexpr int staged_boxes = Registers / 16;
 
 /// A lane's row and first channel within a box.
 struct lane_coordinate {
@@ -56,16 +48,7 @@ __device__ __forceinline__ void stage_sums(float const (&sums)[Registers], sum_s
                                            float (&values)[channels_of_lane]) {
   auto const lane = static_cast<std::uint32_t>(thread_index() % 32);
   std::uint32_t const shared = shared_address(staging.values);
-  sync_warp();  // all lanes have read the box before
-#pragma unroll
-  for (int part = 0; part < 8; ++part) {
-    std::uint32_t const row = lane / 4 + 8 * (part % 2);
-    std::uint32_t const chunk = (2 * (part / 2) + (lane % 4) / 2) ^ (row % 8);
-    int const reg = 16 * Box + 4 * (part / 2) + 2 * (part % 2);
-    uint2 const pair{bit_cast<std::uint32_t>(sums[reg]), bit_cast<std::uint32_t>(sums[reg + 1])};
-    store_shared_u32x2(shared + row * 128 + chunk * 16 + lane % 2 * 8, pair);
-  }
-  sync_warp();
+  stage_box<Box>(sums, shared, lane);
   std::uint32_t const row = lane / 2;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -245,7 +228,33 @@ struct write_classifier_rows {
     detail::each_box(write_box, std::make_integer_sequence<int, detail::staged_boxes<Registers>>{});
   }
 
+  /// Does the same for fp32 by a short loop that moves whole lines, and adds in memory. The sums are used up.
+  template <int Registers>
+  __device__ __forceinline__ void in_lines(loss_part_range const& range, float (&sums)[Registers], std::int32_t row,
+                                           std::int32_t channel, sum_staging& staging) const {
+    lines_of_entries const lines{*this, range.first + row, static_cast<std::int32_t>(range.width()) - row, *scale,
+                                 adds() ? detail::line_use::added_in_memory : detail::line_use::written};
+    detail::put_boxes(sums, staging, lines, channel);
+  }
+
  private:
+  /// The lines of entries, for put_boxes.
+  struct lines_of_entries {
+    write_classifier_rows const& all;
+    std::int64_t first;  ///< the slot of the warp's first row
+    std::int32_t left;   ///< how many slots there are from that on
+    float factor;
+    detail::line_use use;
+
+    __device__ __forceinline__ detail::line_place place(std::uint32_t row, std::int32_t channel) const {
+      bool const is_there = static_cast<std::int32_t>(row) < left;
+      std::int64_t const slot = first + row;
+      std::int64_t const entry = is_there && all.order != nullptr ? all.order[slot] : slot;
+      auto const count = static_cast<std::int32_t>(all.target.extent(1)) - channel;
+      return {&all.target(entry, channel), is_there ? count : 0, 1.0F};
+    }
+    __device__ __forceinline__ static float4 finished(std::uint32_t, float4 const& line) { return line; }
+  };
   __device__ __forceinline__ bool adds() const { return std::is_same_v<Gradient, float> && accumulates; }
 };
 
@@ -307,7 +316,57 @@ struct add_hidden_rows {
     detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes<Registers>>{});
   }
 
+  /// Does the same for fp32 by a short loop that moves whole lines. The sums are used up.
+  template <int Registers>
+  __device__ __forceinline__ void in_lines(loss_part_range const& range,
+                                           array_view<loss_token_factors const> const& tokens, float (&sums)[Registers],
+                                           std::int32_t row, std::int32_t channel, sum_staging& staging) const {
+    bool const is_last = range.is_last() && !adds();
+    float const factor = adds() || is_last ? *scale : 1.0F;
+    std::int64_t const token = row + static_cast<std::int32_t>(thread_index() % 16);
+    bool const is_token = token < tokens.size();
+    bool const is_cleared = (adds() || is_last) && is_token && tokens[token].label < 0;
+    bool const stays = adds() && is_cleared && !is_nan(factor);
+    lines_of_tokens const lines{*this,
+                                tokens,
+                                row,
+                                ballot_of_warp(is_token && !stays),
+                                ballot_of_warp(is_last && is_cleared),
+                                adds() ? factor : 1.0F,
+                                is_last ? factor : 1.0F,
+                                !adds() && range.is_first() ? detail::line_use::written
+                                : is_last                   ? detail::line_use::added
+                                                            : detail::line_use::added_in_memory};
+    detail::put_boxes(sums, staging, lines, channel);
+  }
+
  private:
+  /// The lines of tokens, for put_boxes.
+  struct lines_of_tokens {
+    add_hidden_rows const& all;
+    array_view<loss_token_factors const> const& tokens;
+    std::int32_t first;  ///< the token of the warp's first row
+    unsigned there;      ///< a bit for each row: whether it takes sums
+    unsigned cleared;    ///< a bit for each row: whether it becomes zeros
+    float factor;        ///< before sums are added
+    float last_factor;   ///< after that
+    detail::line_use use;
+
+    __device__ __forceinline__ detail::line_place place(std::uint32_t row, std::int32_t channel) const {
+      bool const is_there = (there >> row & 1) != 0;
+      std::int64_t const token = first + static_cast<std::int64_t>(row);
+      auto const count = static_cast<std::int32_t>(all.target.extent(1)) - channel;
+      return {&all.target(token, channel), is_there ? count : 0,
+              is_there && all.is_of_softmaxes ? tokens[token].by_kept : 1.0F};
+    }
+    __device__ __forceinline__ float4 finished(std::uint32_t row, float4 const& line) const {
+      if ((cleared >> row & 1) != 0) {
+        float const zero = 0.0F * last_factor;
+        return {zero, zero, zero, zero};
+      }
+      return detail::product(line, last_factor);
+    }
+  };
   static constexpr bool is_float = std::is_same_v<Gradient, float>;
   __device__ __forceinline__ bool adds() const { return is_float && accumulates; }
 
