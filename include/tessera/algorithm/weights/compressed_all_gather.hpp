@@ -392,10 +392,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
           streams.decode(on, which, [&](int from) { return layout.chunk_of(list_of(from), which); });
         },
         [&] {
-          if (layout.head > 0) {
-            streams.each_other(
-                [&](int from) { wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head)); });
-          }
+          streams.each_other(
+              [&](int from) { wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head)); });
         });
     return streams.wait_for_traffic();
   }

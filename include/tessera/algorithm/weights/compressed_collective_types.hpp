@@ -63,9 +63,10 @@ struct compressed_collective_options {
   /// Where the ranks are a PeerCommunicator whose GPUs reach each other over NVLink.
   [[nodiscard]] static constexpr compressed_collective_options for_peer_memory() {
     compressed_collective_options made;
-    made.head_bytes = std::int64_t{12} << 20;
-    made.smallest_bytes = std::int64_t{16} << 20;
-    made.spared_multiprocessors = 0;
+    made.head_bytes = std::int64_t{16} << 20;
+    made.chunk_bytes = std::int64_t{256} << 20;
+    made.smallest_bytes = std::int64_t{32} << 20;
+    made.spared_multiprocessors = 64;
     made.stores_to_peers = true;
     return made;
   }

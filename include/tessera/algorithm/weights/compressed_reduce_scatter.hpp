@@ -349,11 +349,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
           });
           add(on, layout.first_of(which), {space[at.decoded].data, {ranks.size() - 1, count}});
         },
-        [&] {
-          if (layout.head > 0) {
-            add(wire.executor(), 0, streams.heads());
-          }
-        });
+        [&] { add(wire.executor(), 0, streams.heads()); });
     return streams.wait_for_traffic();
   }
 

@@ -4,10 +4,10 @@
 ///
 /// What a collective enqueues, on the executor if not said otherwise:
 ///   1. share(): no rank reads its slots of an earlier call any more.
-///   2. On the side queue, copies of heads to the other ranks: while histograms and codebooks are made nothing else goes
-///      over the wire.
+///   2. On the side queue, copies of heads to the other ranks, meet(), and what is done with heads: while histograms and
+///      codebooks are made nothing else goes over the wire.
 ///   3. For each chunk but the last: encoding; on the side queue meet() and decoding, while the next chunk is encoded.
-///   4. Encoding of the last chunk, meet() and decoding, and on the side queue what is done with heads.
+///   4. Encoding of the last chunk, meet() and decoding.
 ///
 /// A stream for each other rank is encoded by itself, also where all of them get the same weights. Over NVLink that costs
 /// no time: encoding is several times as fast as the wire, over which the stream goes as often.
@@ -85,13 +85,17 @@ class stored_streams {
 
   /// Enqueues the exchange of all chunks. list_for(rank): the list that a rank gets; beside(first, end): what the side
   /// queue does with the own weights from `first` to before `end`, none of which are sent; receive(on, chunk): decodes a
-  /// chunk on an executor, with decode(); receive_heads(): does with heads what is to be done, on the side queue.
+  /// chunk on an executor, with decode(); receive_heads(): does with heads, if there are any, what is to be done on the side queue.
   template <class ListFor, class Beside, class Receive, class ReceiveHeads>
   void exchange(ListFor const& list_for, Beside const& beside, Receive const& receive,
                 ReceiveHeads const& receive_heads) const {
     joining(wire_, [&] {
       wire_.follow();
-      send_heads(list_for);
+      if (layout_.head > 0) {
+        send_heads(list_for);
+        ranks_.meet(wire_.executor());
+        receive_heads();
+      }
       std::int64_t const last = layout_.chunks - 1;
       beside(0, layout_.head);
       beside(layout_.first_of(last), layout_.count);
@@ -107,11 +111,7 @@ class stored_streams {
       encode(last, list_for);
       wire_.join(0);
       ranks_.meet(exec_);
-      wire_.follow();
-      receive_heads();
       receive(exec_, last);
-      wire_.mark(0);
-      wire_.join(0);
     });
   }
 
@@ -178,12 +178,10 @@ class stored_streams {
 
   template <class ListFor>
   void send_heads(ListFor const& list_for) const {
-    if (layout_.head > 0) {
-      each_other([&](int to) {
-        wire_.executor().copy(list_for(to).slice(0, 0, layout_.head),
-                              at_peer(at_.heads, to).slice(0, place(ranks_.rank(), to) * layout_.head, layout_.head));
-      });
-    }
+    each_other([&](int to) {
+      wire_.executor().copy(list_for(to).slice(0, 0, layout_.head),
+                            at_peer(at_.heads, to).slice(0, place(ranks_.rank(), to) * layout_.head, layout_.head));
+    });
   }
   template <class ListFor>
   void encode(std::int64_t which, ListFor const& list_for) const {
