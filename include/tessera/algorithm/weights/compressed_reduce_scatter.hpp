@@ -20,7 +20,7 @@
 /// streams are longer than their bodies, are exchanged in the end, and all chunks are added after that. `part` may be
 /// this rank's part of `all`.
 ///
-/// With compressed_collective_options::for_peer_memory() the ranks are a PeerCommunicator which shares the workspace, and
+/// With compressed_collective_options::for_peer_memory() the ranks are a PeerCommunicator and share the workspace, and
 /// encoding writes each stream to where the other rank decodes it, as compressed_all_gather says.
 ///
 /// A sum is ((x0 + x1) + x2) + ... in the order of the ranks, in float, and rounded once: the bits of a communicator

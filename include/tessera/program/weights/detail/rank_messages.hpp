@@ -70,8 +70,8 @@ struct gather_tables {
 };
 
 /// Adds the lists of all ranks, in their order, in float, and rounds the sums once. The program's own rank has its list
-/// elsewhere than the others. A lane adds 16 bytes at a time where lists lie at multiples of them: while it added single
-/// elements of bf16 it read and wrote 1 TB/s on an H200.
+/// elsewhere than the others. A lane adds 16 bytes at a time where lists lie at multiples of them: while it added
+/// single elements of bf16, it read and wrote 1 TB/s on an H200.
 template <class T>
 struct add_lists_of_ranks {
   static constexpr int lanes = 256;
