@@ -112,11 +112,16 @@ struct add_lists_of_ranks {
       for (int step = 0; step < steps; ++step) {
         std::int64_t const column = first + step * lanes * size;
         if (column < target.size()) {
-          tile_chunk<T> rounded;
+          typename chunks::words rounded{};  // compilers store elements of fewer bits one by one
           for (int i = 0; i < size; ++i) {
-            rounded.values[i] = store<T>(sums[step][i]);
+            constexpr int bits = 8 * static_cast<int>(sizeof(T));
+            rounded.values[i * bits / 32] |= std::uint32_t{to_bits(store<T>(sums[step][i]))} << (i * bits % 32);
           }
-          sum.store(0, column, rounded);
+          if (sum.is_whole(column)) {
+            *reinterpret_cast<typename chunks::words*>(sum.whole(0, column)) = rounded;
+          } else {
+            sum.store(0, column, bit_cast<tile_chunk<T>>(rounded));
+          }
         }
       }
     }
