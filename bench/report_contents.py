@@ -217,16 +217,19 @@ FIGURES_OF_FILE = {
     "loss_fine_tuning.json": {f"cce.fine_tuning.{name}.held_out_loss": (
         "value", "last_held_out_loss", [f"fine_tuning/{name}/smollm2/49152x576"])
         for name in ["exact", "filtered", "full_classifier"]},
-    # The time of NCCL's all_gather over that of the compressed one, the lowest of lists of 64 MiB and more. NCCL's as
+    # The time of NCCL's collective over that of the compressed one, the lowest of lists of 64 MiB and more. NCCL's as
     # it comes, or of lists that are registered at a communicator that sends by copy engines.
-    "compressed_collectives.json": {f"parallel.allgather.{figure}": ("smallest", counter, [
-        f"compressed_collectives/all_gather/bf16/gauss/{wire}/2gpus/{size}/{options}"
+    "compressed_collectives.json": {f"parallel.{figure}": ("smallest", counter, [
+        f"compressed_collectives/{collective}/bf16/gauss/{wire}/2gpus/{size}/{options}"
         for size in ["64MiB", "256MiB", "1GiB"]])
-        for figure, counter, wire, options in [
-            ("nvlink_over_nccl", "over_nccl", "nvlink", "for_copy_engines"),
-            ("nvlink_over_nccl_registered", "over_nccl_registered", "nvlink", "for_copy_engines"),
-            ("nvlink_by_programs_over_nccl", "over_nccl", "nvlink", "default"),
-            ("pcie_over_nccl", "over_nccl", "pcie", "for_slow_wires")]},
+        for collective, figure, counter, wire, options in [
+            ("all_gather", "allgather.nvlink_over_nccl", "over_nccl", "nvlink", "for_peer_memory"),
+            ("all_gather", "allgather.nvlink_over_nccl_registered", "over_nccl_registered", "nvlink",
+             "for_peer_memory"),
+            ("all_gather", "allgather.nvlink_by_copy_engines_over_nccl", "over_nccl", "nvlink", "for_copy_engines"),
+            ("all_gather", "allgather.nvlink_by_programs_over_nccl", "over_nccl", "nvlink", "default"),
+            ("all_gather", "allgather.pcie_over_nccl", "over_nccl", "pcie", "for_slow_wires"),
+            ("reduce_scatter", "reducescatter.nvlink_over_nccl", "over_nccl", "nvlink", "for_peer_memory")]},
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),

@@ -93,6 +93,11 @@ def products_table():
                             ("10MiB", "little memory, gradients in fp32, 4 products")]])
 
 
+# What no collective has these options for.
+COLLECTIVES_WITHOUT = [("broadcast", "for_copy_engines"), ("reduce_scatter", "for_copy_engines"),
+                       ("broadcast", "for_peer_memory")]
+
+
 def collectives_table():
     """Collectives of compressed weights, with the options that each wire is meant to have."""
     return ("bf16 weights, two GPUs, bytes of each of them", [
@@ -101,10 +106,11 @@ def collectives_table():
         (f"{collective}, {wire}, {size}",
          f"compressed_collectives/{collective}/bf16/gauss/{name}/2gpus/{size}/{options}")
         for wire, name, options in [("without peer access", "pcie", "for_slow_wires"),
+                                    ("NVLink, stores to peers", "nvlink", "for_peer_memory"),
                                     ("NVLink, copy engines", "nvlink", "for_copy_engines"),
                                     ("NVLink, NCCL's programs", "nvlink", "default")]
         for collective in ["all_gather", "broadcast", "reduce_scatter"]
-        if collective == "all_gather" or options != "for_copy_engines" for size in ["64MiB", "256MiB", "1GiB"]])
+        if (collective, options) not in COLLECTIVES_WITHOUT for size in ["64MiB", "256MiB", "1GiB"]])
 
 
 TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),

@@ -292,11 +292,11 @@ bench::registration const registered([] {
   if (wire == "pcie") {
     return;
   }
-  for (std::int64_t const size : {16, 64, 256, 1024}) {
-    for (std::int64_t const head : {0, 8, 16, 32, 64}) {
-      for (std::int64_t const chunk : {32, 64, 128, 256, 1024}) {
-        for (int const spared : {0, 32, 48, 64, 80}) {
-          if (size * mebibyte >= 4 * head * mebibyte && (chunk == 32 || size > 2 * chunk || chunk == 1024)) {
+  for (std::int64_t const size : {32, 64, 256, 1024}) {
+    for (std::int64_t const head : {0, 8, 16}) {
+      for (std::int64_t const chunk : {64, 256, 1024}) {
+        for (int const spared : {0, 32, 48, 64}) {
+          if (size * mebibyte >= 4 * head * mebibyte && (size > chunk || chunk == 1024)) {
             auto options = options_type::for_peer_memory();
             options.smallest_bytes = 0;
             options.head_bytes = head * mebibyte;

@@ -9,6 +9,7 @@
 #include <tessera/comm/nccl.cuh>
 #include <tessera/comm/nccl_memory.cuh>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/testing/laws/comm/peer_communicator.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
@@ -20,6 +21,8 @@ using tessera_test::device_count;
 using tessera_test::message_of;
 using tessera_test::nccl_communicators;
 using tessera_test::own_stream;
+
+static_assert(PeerCommunicator<nccl, cuda>);
 
 namespace nccl_memory_cuda_test {
 
@@ -47,6 +50,29 @@ void gather_in_place(cuda const& exec, ncclComm_t comm) {
                          found[static_cast<std::size_t>(i)], " but must be ", wanted);
     }
   }
+  ranks.check_now();
+}
+
+/// Throws where a rank does not keep the laws of a PeerCommunicator, or takes memory that others cannot store to.
+void share_with_peers(cuda const& exec, ncclComm_t comm) {
+  nccl ranks(comm);
+  nccl_memory const memory(comm, 1 << 20);
+  std::string const without = message_of([&] { static_cast<void>(ranks.share(exec, memory.view())); });
+  ranks.use(memory);
+  array_view<std::byte> const beyond(memory.view().data, memory.view().size() + 1);
+  std::string const outside = message_of([&] { static_cast<void>(ranks.share(exec, beyond)); });
+  bool const is_alone = ranks.size() == 1;
+  check<value_error>(
+      is_alone || without == "nccl.share: there is no memory of 2 ranks: give use() the nccl_memory first",
+      "without use(): ", without);
+  check<value_error>(is_alone || outside ==
+                                     "nccl.share: 1048577 bytes are given that are no part of the 1048576 bytes "
+                                     "of nccl_memory that use() was given",
+                     "of other memory: ", outside);
+  std::string const broken =
+      testing::check_peer_communicator_laws(exec, ranks, memory.view()).text() +
+      testing::check_peer_communicator_laws(exec, ranks, memory.view().slice(0, 4096, 5003)).text();
+  check<value_error>(broken.empty(), broken);
   ranks.check_now();
 }
 
@@ -86,4 +112,18 @@ TEST_CASE("all_gather of nccl_memory, by programs and by copy engines, is that o
   for (bool const has_thread_blocks : {true, false}) {
     CHECK(run_on(2, has_thread_blocks) == std::vector<std::string>(2));
   }
+}
+
+TEST_CASE("ranks that share nccl_memory keep the laws of a PeerCommunicator", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto const run = [](ncclComm_t comm, int) {
+    own_stream const stream;
+    share_with_peers(cuda{.stream = stream.stream}, comm);
+  };
+  CHECK(tessera_test::on_nccl_ranks(1, run) == std::vector<std::string>(1));
+  if (device_count() < 2) {
+    tessera_test::report_skip("NCCL between devices wants two, and there is one");
+    return;
+  }
+  CHECK(tessera_test::on_nccl_ranks(2, run) == std::vector<std::string>(2));
 }

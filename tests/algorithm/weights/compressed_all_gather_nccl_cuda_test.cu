@@ -188,7 +188,7 @@ void exchange_by_stores(cuda const& exec, nccl& ranks, ncclComm_t comm) {
   with_checksums.checksums = true;
   auto usual = compressed_collective_options::for_peer_memory();
   for (auto const& options : {growing, small_stores(), with_checksums, usual}) {
-    for (std::int64_t const count : {1, 7, 2048, 8191, 8192, 8193, 300007, 1500003, 20000003}) {
+    for (std::int64_t const count : {1, 7, 2048, 8191, 8192, 8193, 300007, 1500003, 17000003}) {
       if ((count > 2000000) != (options.smallest_bytes > 0)) {
         continue;
       }
@@ -203,6 +203,9 @@ void exchange_by_stores(cuda const& exec, nccl& ranks, ncclComm_t comm) {
         auto const found = to_host(exec, all.view().slice(0, rank * count, count));
         check<value_error>(found == weights_of_rank<bfloat16>(rank, 1, count), "the list of rank ", rank, " of ", count,
                            " weights is another one");
+      }
+      if (count > 2000000) {
+        continue;  // sums of long lists take long on the host
       }
       auto const parts = gradients(exec, ranks, count);
       buffer<bfloat16> part(exec, count);

@@ -196,6 +196,8 @@ TEST_CASE("compressed_broadcast refuses what does not fit", "[host][threads]") {
         "compressed_broadcast.exchange: the list has a stride of 2 but must have a stride of 1");
   CHECK(said(0, list, {.chunk_bytes = -1}) ==
         "compressed_broadcast.exchange: chunk_bytes is -1 but must be at least 1");
+  CHECK(said(0, list, {.stores_to_peers = true}) ==
+        "compressed_broadcast.exchange: stores_to_peers is 1 but must be 0");
   std::string of_rank[3];
   on_ranks(3, [&](threads& several) {
     weight_array<bfloat16> own(weight_kind::gauss, 1, several.rank() == 2 ? 40000 : 40001);

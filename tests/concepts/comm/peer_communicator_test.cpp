@@ -26,6 +26,15 @@ static_assert(!PeerCommunicator<int, cpu>);
 
 namespace peer_communicator_test {
 
+/// Whether ThreadSanitizer looks for the races that ranks have which do not wait.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool finds_races = true;
+#elif defined(__has_feature)
+constexpr bool finds_races = __has_feature(thread_sanitizer);
+#else
+constexpr bool finds_races = false;
+#endif
+
 /// Models that break a law.
 struct storing_at_once : threads {
   explicit storing_at_once(threads&& inner) : threads(std::move(inner)) {}
@@ -41,13 +50,15 @@ struct sharing_at_once : threads {
   }
   std::vector<std::byte*> known = {};
 };
-struct misplacing : threads {
-  explicit misplacing(threads&& inner) : threads(std::move(inner)) {}
+struct losing : threads {
+  explicit losing(threads&& inner) : threads(std::move(inner)) {}
   std::vector<std::byte*> share(cpu const& exec, array_view<std::byte> own) {
     auto at = threads::share(exec, own);
-    at.front() = at.back();
+    lost.resize(static_cast<std::size_t>(own.size()));
+    at[static_cast<std::size_t>((rank() + 1) % size())] = lost.data();
     return at;
   }
+  std::vector<std::byte> lost = {};
 };
 struct forgetting_a_rank : threads {
   explicit forgetting_a_rank(threads&& inner) : threads(std::move(inner)) {}
@@ -95,9 +106,11 @@ TEST_CASE("ranks that are threads keep the laws of a PeerCommunicator", "[host][
 
 TEST_CASE("peer communicators that break a law are caught", "[host][threads]") {
   std::string const stored = "after meet() a rank's memory holds what the others stored after share()";
-  CHECK(peer_report_of<storing_at_once>(2).mentions(stored));
-  CHECK(peer_report_of<sharing_at_once>(3).mentions(stored));
-  CHECK(peer_report_of<misplacing>(3).mentions(stored));
+  if (!finds_races) {
+    CHECK(peer_report_of<storing_at_once>(2).mentions(stored));
+    CHECK(peer_report_of<sharing_at_once>(3).mentions(stored));
+  }
+  CHECK(peer_report_of<losing>(3).mentions(stored));
   CHECK(peer_report_of<forgetting_a_rank>(2).mentions("share gives an address for each rank: 1 for 2"));
 }
 

@@ -54,12 +54,13 @@
 /// 390.
 ///
 /// Measured on two H200, over NCCL's own all_gather as it comes, for 64 MiB, 256 MiB and 1 GiB of each rank: without
-/// peer access (24 GB/s) 1.35, 1.40 and 1.41; over NVLink by copy engines 1.03, 1.31 and 1.68, by NCCL's programs 1.00
-/// (sent as they are), 1.02 and 1.10. Over NCCL's all_gather by copy engines, of lists that are registered too: 0.84,
-/// 1.04 and 1.45.
+/// peer access (24 GB/s) 1.33, 1.40 and 1.41; over NVLink by stores 1.32, 1.43 and 1.55, by copy engines 1.05, 1.33 and
+/// 1.70, by NCCL's programs 1.00 (sent as they are), 1.04 and 1.10. Over NCCL's all_gather by copy engines, of lists
+/// that are registered too: by stores 1.07, 1.14 and 1.32, by copy engines 0.85, 1.05 and 1.45.
 ///
 /// Workspace: room for everyone's bodies (ranks * 11/16 of a list), for the longest chunk of everyone, and without
-/// sends_to_each for all heads.
+/// sends_to_each for all heads; by stores for the longest streams of all other ranks ((ranks - 1) lists), and their
+/// heads.
 #pragma once
 
 #include <cstddef>
@@ -392,10 +393,8 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
           streams.decode(on, which, [&](int from) { return layout.chunk_of(list_of(from), which); });
         },
         [&] {
-          if (layout.head > 0) {
-            streams.each_other(
-                [&](int from) { wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head)); });
-          }
+          streams.each_other(
+              [&](int from) { wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head)); });
         });
     return streams.wait_for_traffic();
   }

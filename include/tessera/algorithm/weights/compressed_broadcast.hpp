@@ -258,6 +258,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
                                 workspace const& space) {
     check<value_error>(root >= 0 && root < ranks.size(), where, ": root is ", root, " but there are ", ranks.size(),
                        " ranks");
+    check<value_error>(!options.stores_to_peers, where, ": stores_to_peers is ", true, " but must be ", false);
     detail::check_side(where, exec, wire);
     detail::check_list(where, "list", list, detail::options_of(exec).is_dry);
     check_reach(exec, where, "weights", list, "bytes of the workspace", space);

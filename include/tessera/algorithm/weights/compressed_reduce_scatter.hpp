@@ -20,7 +20,7 @@
 /// streams are longer than their bodies, are exchanged in the end, and all chunks are added after that. `part` may be
 /// this rank's part of `all`.
 ///
-/// With compressed_collective_options::for_peer_memory() the ranks are a PeerCommunicator which shares the workspace, and
+/// With compressed_collective_options::for_peer_memory() the ranks are a PeerCommunicator and share the workspace, and
 /// encoding writes each stream to where the other rank decodes it, as compressed_all_gather says.
 ///
 /// A sum is ((x0 + x1) + x2) + ... in the order of the ranks, in float, and rounded once: the bits of a communicator
@@ -39,7 +39,8 @@
 ///
 /// Model: a rank sends (ranks - 1) * (head + (part - head) * body_bits / bits), 11/16 of a long list of bf16, as in
 /// compressed_all_gather; decoding and adding read and write each part's weights twice more. Measured on two H200, over
-/// NCCL's own reduce_scatter: 1.13 to 1.31 without peer access, 0.62 to 0.65 over NVLink, where it does not pay.
+/// NCCL's own reduce_scatter: 1.22 to 1.28 without peer access; over NVLink, where it hardly pays, 0.82 to 0.87 by
+/// NCCL's programs, and by stores 0.85 (1 GiB) to 0.98 (64 MiB), or 1.05 (64 MiB) with no multiprocessor spared.
 /// Workspace: one's own streams and those of the others (2 * (ranks - 1) parts), the heads, and the longest chunk of
 /// every other rank.
 #pragma once
@@ -349,11 +350,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
           });
           add(on, layout.first_of(which), {space[at.decoded].data, {ranks.size() - 1, count}});
         },
-        [&] {
-          if (layout.head > 0) {
-            add(wire.executor(), 0, streams.heads());
-          }
-        });
+        [&] { add(wire.executor(), 0, streams.heads()); });
     return streams.wait_for_traffic();
   }
 

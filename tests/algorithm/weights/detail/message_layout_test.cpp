@@ -86,3 +86,17 @@ TEST_CASE("each call encodes twice as much as all before, the last one what rema
   CHECK(layout.largest_group() == 3);
   CHECK(layout_type::of("test", 278528, small_messages()).largest_group() == 14);  // after 2, 4 and 12
 }
+
+TEST_CASE("streams that are stored have room, apart from each other, and planes at whole lines", "[host]") {
+  for (std::int64_t const count : {1, 2048, 8191, 100003, 300007}) {
+    layout_type const layout = with_longest(4, count);
+    for (std::int64_t i = 0; i < layout.chunks; ++i) {
+      weight_stream_spec const spec = layout.spec_of(i);
+      std::int64_t const first = layout.stored_at(i);
+      CHECK(first >= layout.stored_bytes_before(i));
+      CHECK(first % 16 == 0);
+      CHECK(first + neuzip::largest_bytes(spec) <= layout.stored_bytes_before(i + 1));
+      CHECK((spec.coder == weight_coder::stored || (first + spec.planes_offset()) % 128 == 0));
+    }
+  }
+}

@@ -10,6 +10,8 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/tile/row_chunks.hpp>
+#include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -68,38 +70,58 @@ struct gather_tables {
 };
 
 /// Adds the lists of all ranks, in their order, in float, and rounds the sums once. The program's own rank has its list
-/// elsewhere than the others.
+/// elsewhere than the others. A lane adds 16 bytes at a time where lists lie at multiples of them: while it added
+/// single elements of bf16, it read and wrote 1 TB/s on an H200.
 template <class T>
 struct add_lists_of_ranks {
   static constexpr int lanes = 256;
-  static constexpr int steps = 4;  ///< elements of a lane
+  static constexpr int steps = 2;  ///< chunks of a lane
   struct scratch_type {};
+  using chunks = row_chunks<T const>;
+  static constexpr int size = chunks::size;
 
   matrix_view<T const> others;  ///< all ranks but the own one, in their order, x elements
   array_view<T const> own;      ///< the own list, which may be the target
   std::int64_t rank;            ///< the own one
   array_view<T> target;
 
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes * steps}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return divide_up(target.size(), std::int64_t{lanes * steps * size});
+  }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    chunks const of_others{others};
+    chunks const of_own{{own.data, {1, own.size()}}};
+    row_chunks<T> const sum{{target.data, {1, target.size()}}};
     for (int lane : group) {
-      float sums[steps];
-      std::int64_t const first = which * lanes * steps + lane;
+      float sums[steps][size];
+      std::int64_t const first = (which * lanes * steps + lane) * size;
       for (std::int64_t of = 0; of <= others.extent(0); ++of) {
         for (int step = 0; step < steps; ++step) {
-          std::int64_t const i = first + step * lanes;
-          if (i < target.size()) {
-            float const next = load(of == rank ? own[i] : others(of < rank ? of : of - 1, i));
-            sums[step] = of == 0 ? next : sums[step] + next;
+          std::int64_t const column = first + step * lanes * size;
+          if (column < target.size()) {
+            auto const next = of == rank ? of_own.load(0, column) : of_others.load(of < rank ? of : of - 1, column);
+            for (int i = 0; i < size; ++i) {
+              float const value = load(next.values[i]);
+              sums[step][i] = of == 0 ? value : sums[step][i] + value;
+            }
           }
         }
       }
       for (int step = 0; step < steps; ++step) {
-        std::int64_t const i = first + step * lanes;
-        if (i < target.size()) {
-          target[i] = store<T>(sums[step]);
+        std::int64_t const column = first + step * lanes * size;
+        if (column < target.size()) {
+          typename chunks::words rounded{};  // compilers store elements of fewer bits one by one
+          for (int i = 0; i < size; ++i) {
+            constexpr int bits = 8 * static_cast<int>(sizeof(T));
+            rounded.values[i * bits / 32] |= std::uint32_t{to_bits(store<T>(sums[step][i]))} << (i * bits % 32);
+          }
+          if (sum.is_whole(column)) {
+            *reinterpret_cast<typename chunks::words*>(sum.whole(0, column)) = rounded;
+          } else {
+            sum.store(0, column, bit_cast<tile_chunk<T>>(rounded));
+          }
         }
       }
     }
