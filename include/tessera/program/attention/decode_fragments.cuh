@@ -6,7 +6,9 @@
 ///     values   rows: channels     depth: tokens      columns: queries
 ///
 /// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
-/// row g, [2] and [3] those of row g + 8. Scores are in base 2.
+/// row g, [2] and [3] those of row g + 8. Scores are in base 2. Queries are columns, of which up to eight are read with
+/// each token, so that a query's largest score and sums run down a column, over eight lanes: the words for rows of sums
+/// (RowWords, concepts/tile_mma.hpp) are of four lanes along a row.
 ///
 /// The reference of a query is an earlier largest score. Only if a score is more than 8 above it (a factor of 2^8), the
 /// warp's lanes agree on a new reference and rescale the sums. Weights are at most 2^8, and one of them is 1.
@@ -16,6 +18,7 @@
 
 #include <tessera/core/float16.hpp>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/detail/relative_sums.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
@@ -31,7 +34,7 @@ inline constexpr int decode_rows = 8;
 template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
-  static constexpr float no_reference = -3.0e38F;  ///< below all finite scores
+  static constexpr float no_reference = detail::relative_sums<1>::no_reference;  ///< below all finite scores
   static constexpr float headroom = 8.0F;          ///< how far a score may be above the reference, in base 2
 
   float outputs[strips][4];  ///< sums of weighted values
