@@ -56,6 +56,10 @@ using careful_attention = attention<smoothed<smoothed<symmetric_quantizer<8, per
                                     smoothed<float8_quantizer<float8_e4m3>>>;
 using loss_with_entropies = linear_loss<loss_gemm_tile<bfloat16>, loss_statistics, gradient_filter<12>>;
 
+/// Devices as a source sees them that is compiled for all of these, whatever this one is compiled for.
+using every_cuda = basic_cuda<arch_list<800, 860, 890, 900, 1000, 1200>>;
+using described_device = decltype(every_cuda::described({}));
+
 /// An address that nothing reads or writes: at a multiple of 4096 bytes.
 template <class T>
 T* nowhere() {
@@ -75,7 +79,7 @@ workspace room(workspace_plan const& plan) {
 }
 
 template <class Attention, class Functions = attention_functions<>>
-explanation attend(described_cuda const& exec, std::int64_t queries, attention_options const& options = {},
+explanation attend(described_device const& exec, std::int64_t queries, attention_options const& options = {},
                    Functions const& functions = {}) {
   return explain(exec, [&](auto const& dry) {
     attention_shape const shape{1, 32, 8, queries, 16384, 128};
@@ -88,7 +92,7 @@ explanation attend(described_cuda const& exec, std::int64_t queries, attention_o
 }
 
 template <class Loss, class T>
-explanation train(described_cuda const& exec) {
+explanation train(described_device const& exec) {
   return explain(exec, [&](auto const& dry) {
     linear_loss_shape const shape{8192, 128256, 4096};
     auto const plan = Loss::plan_backward(dry, shape);
@@ -103,7 +107,7 @@ explanation train(described_cuda const& exec) {
 }
 
 template <class Operand, class Output>
-explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
+explanation multiply(described_device const& exec, std::int64_t depth = 4096) {
   return explain(exec, [&](auto const& dry) {
     using value_type = typename linear<Operand>::value_type;
     linear<Operand>::forward(dry, matrix<value_type const>(4096, depth), matrix<value_type const>(4096, depth),
@@ -112,7 +116,7 @@ explanation multiply(described_cuda const& exec, std::int64_t depth = 4096) {
 }
 
 /// A layer whose weights are codes of 8 bits, with a workspace of at most `budget` bytes.
-explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens, std::int64_t budget = 0) {
+explanation multiply_by_codes(described_device const& exec, std::int64_t tokens, std::int64_t budget = 0) {
   return explain(exec, [=](auto const& dry) {
     dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
         {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
@@ -124,7 +128,7 @@ explanation multiply_by_codes(described_cuda const& exec, std::int64_t tokens, s
 }
 
 /// A layer whose weights are exact codes of 4 bits with scales of groups.
-explanation multiply_by_scaled(described_cuda const& exec, std::int64_t tokens) {
+explanation multiply_by_scaled(described_device const& exec, std::int64_t tokens) {
   return explain(exec, [tokens](auto const& dry) {
     using codes = two_to_a_byte<symmetric_quantizer<4, 128>>;
     scaled_codes<codes, bfloat16> const weights{
@@ -134,7 +138,7 @@ explanation multiply_by_scaled(described_cuda const& exec, std::int64_t tokens) 
 }
 
 /// A layer whose weights are in a stream of codes of a fixed length.
-explanation multiply_decoded(described_cuda const& exec, std::int64_t tokens) {
+explanation multiply_decoded(described_device const& exec, std::int64_t tokens) {
   return explain(exec, [tokens](auto const& dry) {
     coded_weights weights{};
     weights.row_count = weights.column_count = 4096;
@@ -142,7 +146,7 @@ explanation multiply_decoded(described_cuda const& exec, std::int64_t tokens) {
   });
 }
 
-explanation decode_dense(described_cuda const& exec) {
+explanation decode_dense(described_device const& exec) {
   return explain(exec, decode_attention_call<bfloat16, bfloat16>{
                            {1, 32, 8, 1, 16384, 128},
                            {heads<bfloat16 const>(8, 16384), heads<bfloat16 const>(8, 16384), {}, {}},
@@ -154,7 +158,7 @@ explanation decode_dense(described_cuda const& exec) {
 
 /// The parts of a step of an offloaded cache that have several programs.
 template <class Selector>
-explanation step(described_cuda const& exec) {
+explanation step(described_device const& exec) {
   using method = offloaded_cache<low_rank<160>, Selector, keep_outliers<48>>;
   return explain(exec, [&](auto const& dry) {
     auto const plan = method::template plan<bfloat16>(dry, {32, 8, 128, {131072}});
@@ -174,7 +178,7 @@ explanation step(described_cuda const& exec) {
 
 /// Appending a page's tokens to a cache whose layers are kept in pairs, and attending to it.
 template <class M, class Codec>
-explanation cache_step(described_cuda const& exec) {
+explanation cache_step(described_device const& exec) {
   return explain(exec, [&](auto const& dry) {
     cache_memory<bfloat16> memory{};
     memory.format = {128, Codec::key_bits, Codec::value_bits, 128 / Codec::value_group, 2};
@@ -196,7 +200,7 @@ explanation cache_step(described_cuda const& exec) {
 
 /// Encoding and decoding a tensor.
 template <class Codec>
-explanation code_weights(described_cuda const& exec) {
+explanation code_weights(described_device const& exec) {
   return explain(exec, [&](auto const& dry) {
     using value_type = typename Codec::value_type;
     weight_encoding<value_type, typename Codec::table_coder_type> const encoding{};
@@ -210,70 +214,72 @@ explanation code_weights(described_cuda const& exec) {
 
 struct row {
   std::string what;
-  explanation (*of)(described_cuda const&);
+  explanation (*of)(described_device const&);
 };
 
 std::vector<row> rows() {
   return {
-      {"`neuzip`", [](described_cuda const& e) { return code_weights<neuzip>(e); }},
+      {"`neuzip`", [](described_device const& e) { return code_weights<neuzip>(e); }},
       {"`lossy` (above)",
-       [](described_cuda const& e) {
+       [](described_device const& e) {
          return code_weights<compressed_weights<exponent_split<bfloat16>, rans_coder<12>, keep_mantissa<3>>>(e);
        }},
       {"`compressed_weights` with `tans_coder`",
-       [](described_cuda const& e) {
+       [](described_device const& e) {
          return code_weights<compressed_weights<exponent_split<bfloat16>, tans_coder, keep_mantissa<7>>>(e);
        }},
-      {"`sage_attention2`, 16K queries", [](described_cuda const& e) { return attend<sage_attention2>(e, 16384); }},
-      {"`sage_attention2`, one query", [](described_cuda const& e) { return attend<sage_attention2>(e, 1); }},
-      {"`sage_attention2_int4`", [](described_cuda const& e) { return attend<sage_attention2_int4>(e, 16384); }},
-      {"`float8_attention`", [](described_cuda const& e) { return attend<float8_attention>(e, 16384); }},
-      {"`dense_attention`", [](described_cuda const& e) { return attend<dense_attention>(e, 16384); }},
-      {"`careful_attention` (above)", [](described_cuda const& e) { return attend<careful_attention>(e, 16384); }},
+      {"`sage_attention2`, 16K queries", [](described_device const& e) { return attend<sage_attention2>(e, 16384); }},
+      {"`sage_attention2`, one query", [](described_device const& e) { return attend<sage_attention2>(e, 1); }},
+      {"`sage_attention2_int4`", [](described_device const& e) { return attend<sage_attention2_int4>(e, 16384); }},
+      {"`float8_attention`", [](described_device const& e) { return attend<float8_attention>(e, 16384); }},
+      {"`dense_attention`", [](described_device const& e) { return attend<dense_attention>(e, 16384); }},
+      {"`careful_attention` (above)", [](described_device const& e) { return attend<careful_attention>(e, 16384); }},
       {"`sage_attention2` with a bias",
-       [](described_cuda const& e) {
+       [](described_device const& e) {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
        }},
       {"`sage_attention2` with a `dense_bias`",
-       [](described_cuda const& e) {
+       [](described_device const& e) {
          dense_bias<bfloat16> const bias{
              {nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
          return attend<sage_attention2>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{bias});
        }},
       {"`sage_attention2` with `listed_tiles`",
-       [](described_cuda const& e) {
+       [](described_device const& e) {
          attention_block_list const list{{nowhere<std::int32_t const>(), {1, 32, 256}},
                                          {nowhere<std::int32_t const>(), {1, 32, 256, 64}}};
          return attend<sage_attention2>(e, 16384, {}, attention_functions<listed_tiles<>>{{list}});
        }},
-      {"`cut_cross_entropy`", [](described_cuda const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`cut_cross_entropy`", [](described_device const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`loss_with_entropies` (above)",
-       [](described_cuda const& e) { return train<loss_with_entropies, bfloat16>(e); }},
+       [](described_device const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`",
-       [](described_cuda const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
-      {"`linear<bfloat16>`", [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e); }},
-      {"`linear<float>`", [](described_cuda const& e) { return multiply<float, float>(e); }},
+       [](described_device const& e) { return train<cut_cross_entropy_of<float>, float>(e); }},
+      {"`linear<bfloat16>`", [](described_device const& e) { return multiply<bfloat16, bfloat16>(e); }},
+      {"`linear<float>`", [](described_device const& e) { return multiply<float, float>(e); }},
       {"`linear<bfloat16>`, rows of 4097",
-       [](described_cuda const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
+       [](described_device const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
       {"`linear<bfloat16>`, weights of 8-bit codes",
-       [](described_cuda const& e) { return multiply_by_codes(e, 4096); }},
+       [](described_device const& e) { return multiply_by_codes(e, 4096); }},
       {"`linear<bfloat16>`, weights of 8-bit codes, with a workspace",
-       [](described_cuda const& e) { return multiply_by_codes(e, 4096, linear_options{}.workspace_budget); }},
+       [](described_device const& e) { return multiply_by_codes(e, 4096, linear_options{}.workspace_budget); }},
       {"`linear<bfloat16>`, 16 rows, weights of 8-bit codes",
-       [](described_cuda const& e) { return multiply_by_codes(e, 16); }},
+       [](described_device const& e) { return multiply_by_codes(e, 16); }},
       {"`linear<bfloat16>`, 16 rows, weights of `scaled_codes`",
-       [](described_cuda const& e) { return multiply_by_scaled(e, 16); }},
+       [](described_device const& e) { return multiply_by_scaled(e, 16); }},
       {"`linear<bfloat16>`, weights of a `coded_matrix`",
-       [](described_cuda const& e) { return multiply_decoded(e, 4096); }},
+       [](described_device const& e) { return multiply_decoded(e, 4096); }},
       {"`linear<bfloat16>`, 16 rows, weights of a `coded_matrix`",
-       [](described_cuda const& e) { return multiply_decoded(e, 16); }},
-      {"`decode_attention_call` (keys in bf16)", [](described_cuda const& e) { return decode_dense(e); }},
-      {"`shadow_kv`", [](described_cuda const& e) { return step<coded_landmark_selector<8>>(e); }},
+       [](described_device const& e) { return multiply_decoded(e, 16); }},
+      {"`decode_attention_call` (keys in bf16)", [](described_device const& e) { return decode_dense(e); }},
+      {"`shadow_kv`", [](described_device const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`minicache`",
-       [](described_cuda const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
+       [](described_device const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
       {"`averaged` (above)",
-       [](described_cuda const& e) { return cache_step<average_direction_merger<float>, direction_codec<3, 64>>(e); }},
-      {"`quest` (above)", [](described_cuda const& e) { return step<quest_selector<8>>(e); }},
+       [](described_device const& e) {
+         return cache_step<average_direction_merger<float>, direction_codec<3, 64>>(e);
+       }},
+      {"`quest` (above)", [](described_device const& e) { return step<quest_selector<8>>(e); }},
   };
 }
 
@@ -299,9 +305,9 @@ std::string reason(explanation const& of) {
 }
 
 std::string table() {
-  described_cuda const hopper = cuda::described({.architecture = 900, .multiprocessors = 132});
-  described_cuda const ampere =
-      cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
+  described_device const hopper = every_cuda::described({.architecture = 900, .multiprocessors = 132});
+  described_device const ampere =
+      every_cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
   std::string text = "| what runs | on sm_90a | why not a faster one | on sm_80 |\n|---|---|---|---|\n";
   for (row const& each : rows()) {
     explanation const found = each.of(hopper);
@@ -311,23 +317,26 @@ std::string table() {
   return text;
 }
 
-/// The programs of sm_80, and what they are where a thread block has 99 KiB of shared memory: sm_86 and sm_89.
+/// The programs of sm_80, and what they are where a thread block has 99 KiB of shared memory: on sm_86, and on sm_89
+/// and sm_120, whose tensor cores multiply 8-bit floats.
 std::string table_without_wgmma() {
   auto const of = [](int architecture, int multiprocessors, int kibibytes) {
-    return cuda::described(
+    return every_cuda::described(
         {.architecture = architecture, .multiprocessors = multiprocessors, .shared_bytes = kibibytes * 1024});
   };
-  described_cuda const ampere = of(800, 108, 163), geforce = of(860, 84, 99), ada = of(890, 128, 99);
-  std::string text = "| what runs | on sm_80 | on sm_86 and sm_89 |\n|---|---|---|\n";
+  described_device const ampere = of(800, 108, 163), geforce = of(860, 84, 99);
+  described_device const ada = of(890, 128, 99), blackwell = of(1200, 170, 99);
+  std::string text = "| what runs | on sm_80 | on sm_86 | on sm_89 and sm_120 |\n|---|---|---|---|\n";
   for (row const& each : rows()) {
-    std::string const on_small = programs(each.of(geforce));
-    CHECK(on_small == programs(each.of(ada)));
+    std::string const on_ada = programs(each.of(ada));
+    CHECK(on_ada == programs(each.of(blackwell)));
     std::string what = each.what;  // names that only docs/exchanges.md has are no code there
     what.erase(std::remove(what.begin(), what.end(), '`'), what.end());
     if (std::size_t const at = what.find("(above)"); at != std::string::npos) {
       what.replace(at, 7, "(in exchanges.md)");
     }
-    text += "| " + what + " | " + programs(each.of(ampere)) + " | " + on_small + " |\n";
+    text +=
+        "| " + what + " | " + programs(each.of(ampere)) + " | " + programs(each.of(geforce)) + " | " + on_ada + " |\n";
   }
   return text;
 }
@@ -353,15 +362,12 @@ void check_page(std::string const& page, std::string const& found) {
 }  // namespace
 
 TEST_CASE("the tables of programs say what explain() says, without a device", "[cuda]") {
-  if (!described_cuda::is_compiled_for<800> || !described_cuda::is_compiled_for<900>) {
-    TESSERA_SKIP("this test is not compiled for both sm_80 and sm_90a, of which the tables tell");
-  }
   check_page("docs/exchanges.md", table());
   check_page("docs/architectures.md", table_without_wgmma());
 }
 
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
-  described_cuda const hopper = cuda::described({});
+  described_device const hopper = every_cuda::described({});
   auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);
   REQUIRE(told.choices.size() == 1);
   CHECK(told.choices[0].is_slower());
@@ -371,12 +377,12 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
       "at multiples of 16 bytes; gemm_ring (cp.async, mma.sync): rows of inputs do not begin and end at multiples "
       "of 16 bytes\n");
   CHECK(multiply<bfloat16, bfloat16>(hopper).is_fast());
-  static_assert(described_cuda::is_described && !cuda::is_described);
+  static_assert(described_cuda::is_described && described_device::is_described && !cuda::is_described);
   // Nothing is compiled for it, and nothing runs on it, explained or not.
   hopper.run(tessera_test::never_compiled{}, 1);
   linear<float>::forward(hopper, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8));
   hopper.wait();
-  described_cuda strict = hopper;
+  described_device strict = hopper;
   strict.options = {.refuses_slower_programs = true};
   CHECK_THROWS_AS(
       (linear<float>::forward(strict, matrix<float const>(8, 8), matrix<float const>(8, 8), matrix<float>(8, 8))),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures the loss of a classifier that is spread over two GPUs by NCCL, each with half of the vocabulary.
 ///
-/// `ms` is the median of calls on the slower GPU, in turns with those of the exact cross-entropy of half of the
-/// vocabulary alone, `alone_ms`, which both GPUs run at the same time. `efficiency` is the second over the first.
-/// `extra_MiB` is what a GPU's plan says. With less than two GPUs there is nothing to measure.
+/// The backward pass reduces its gradient on a side queue. `ms` is the median of calls on the slower GPU, in turns with
+/// those of the exact cross-entropy of half of the vocabulary alone, `alone_ms`, which both GPUs run at the same time.
+/// `efficiency` is the second over the first. `extra_MiB` is what a GPU's plan says. With less than two GPUs there is
+/// nothing to measure.
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -17,6 +18,7 @@
 #include <tessera/comm/nccl.cuh>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/side_queue.hpp>
 
 #include "support/cuda.cuh"
 #include "support/loss_problem.cuh"
@@ -58,12 +60,13 @@ void measure_rank(ncclComm_t comm, int rank, linear_loss_shape const& shape, boo
   buffer<float> value(exec, 1);
   buffer<float> alone_value(exec, 1);
   vocabulary_part const part{rank * own.vocabulary, shape.vocabulary};
+  side_queue<cuda> const side(exec, loss::side_marks, true);
   found.seconds = bench::alternate(
       problem.memory().stream(),
       [&] {
         loss::forward(exec, ranks, problem.inputs(), part, {}, {.loss = value.view()}, space);
         if (has_backward) {
-          loss::backward(exec, ranks, problem.inputs(), part, {}, {}, out, space);
+          loss::backward(exec, side, ranks, problem.inputs(), part, {}, {}, out, space);
         }
       },
       [&] {

@@ -249,8 +249,7 @@ void measure(benchmark::State& state, rank_run run, std::int64_t bytes, compress
   state.counters["over_nccl"] = theirs / ours;
   state.counters["GBps"] = static_cast<double>(bytes) / ours * 1e-9;
   state.counters["nccl_GBps"] = static_cast<double>(bytes) / theirs * 1e-9;
-  if (has_engines) {
-    double const registered = std::max(found[0].registered, found[1].registered);
+  if (double const registered = std::max(found[0].registered, found[1].registered); registered > 0) {
     state.counters["nccl_registered_ms"] = 1e3 * registered;
     state.counters["over_nccl_registered"] = registered / ours;
   }
@@ -294,9 +293,9 @@ bench::registration const registered([] {
     return;
   }
   for (std::int64_t const size : {16, 64, 256, 1024}) {
-    for (std::int64_t const head : {0, 8, 16, 24, 32}) {
-      for (std::int64_t const chunk : {32, 64, 128, 1024}) {
-        for (int const spared : {0, 32, 64}) {
+    for (std::int64_t const head : {0, 8, 16, 32, 64}) {
+      for (std::int64_t const chunk : {32, 64, 128, 256, 1024}) {
+        for (int const spared : {0, 32, 48, 64, 80}) {
           if (size * mebibyte >= 4 * head * mebibyte && (chunk == 32 || size > 2 * chunk || chunk == 1024)) {
             auto options = options_type::for_peer_memory();
             options.smallest_bytes = 0;

@@ -24,7 +24,8 @@ struct execution_options {
   /// Is told about launches and choices of programs; null: nobody is.
   observer* watched_by = nullptr;
   /// How many multiprocessors of a GPU are left to what runs on other streams, such as NCCL's programs, by those that
-  /// keep their multiprocessors until all work is done: at present the encoding and decoding of compressed_weights.
+  /// keep their multiprocessors until all work is done: the encoding and decoding of compressed_weights, and the last
+  /// products of vocabulary_parallel's backward pass beside its reduction (0: 24).
   int spared_multiprocessors = 0;
   /// Not for users: nothing runs, and nothing is copied or cleared. explain() sets it.
   bool is_dry = false;
@@ -40,6 +41,13 @@ template <Executor Exec>
   } else {
     return {};
   }
+}
+
+/// How many multiprocessors an executor leaves to others: what its options say, or else `usual`.
+template <Executor Exec>
+[[nodiscard]] int spared_by(Exec const& exec, int usual) {
+  int const asked = options_of(exec).spared_multiprocessors;
+  return asked > 0 ? asked : usual;
 }
 
 /// Tells the observer, if there is one, about a launch.

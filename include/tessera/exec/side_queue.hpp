@@ -58,6 +58,19 @@ void check_side(char const* function, Exec const& exec, Side const& side) {
                      is_dry ? "is not" : "is", "; make the side queue of the executor that the call gets");
 }
 
+/// Calls a function that uses a side queue. Where it throws, the executor waits for what the side was given, so that
+/// nobody uses memory any more that the caller gives back then.
+template <Executor Exec, class Function>
+auto joining(side_queue<Exec> const& side, Function const& function) {
+  try {
+    return function();
+  } catch (...) {
+    side.mark(0);
+    side.join(0);
+    throw;
+  }
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace tessera

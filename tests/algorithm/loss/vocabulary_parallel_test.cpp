@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/loss/vocabulary_parallel.hpp>
@@ -14,6 +15,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/side_queue.hpp>
 #include <tessera/reduce/write_top_entries.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/on_ranks.hpp>
@@ -60,10 +62,13 @@ loss_problem<T> own_problem(loss_problem<T> const& p, vocabulary_part const& par
   return own;
 }
 
-/// Runs both passes on all ranks.
+constexpr std::int64_t without_side = -1;
+
+/// Runs both passes on all ranks. `chunk_tokens`: of a reduction on a side queue.
 template <class Loss, class Gradient, class Exec, class T>
 std::vector<rank_results<T, Gradient>> run_on_ranks(int count, Exec const& exec, loss_problem<T> const& p,
-                                                    upstream_samples const& upstream = {}, int times = 1) {
+                                                    upstream_samples const& upstream = {}, int times = 1,
+                                                    std::int64_t chunk_tokens = without_side) {
   using loss = vocabulary_parallel<Loss>;
   std::vector<rank_results<T, Gradient>> all;
   for (int rank = 0; rank < count; ++rank) {
@@ -88,8 +93,13 @@ std::vector<rank_results<T, Gradient>> run_on_ranks(int count, Exec const& exec,
     linear_loss_gradients<Gradient> out{{own.hidden.data(), {p.tokens, p.channels}},
                                         {own.classifier.data(), {own.own.vocabulary, p.channels}},
                                         own.bias};
+    side_queue<Exec> const side(exec, loss::side_marks, true);
     for (int i = 0; i < times; ++i) {
-      loss::backward(exec, ranks, in, own.part, p.options, upstream.views(), out, space);
+      if (chunk_tokens == without_side) {
+        loss::backward(exec, ranks, in, own.part, p.options, upstream.views(), out, space);
+      } else {
+        loss::backward(exec, side, ranks, in, own.part, p.options, upstream.views(), out, space, chunk_tokens);
+      }
       out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
     }
     exec.wait();
@@ -255,6 +265,67 @@ TEST_CASE("gradients on ranks are added to those in fp32 that are there, once", 
       CHECK(wrong(twice[rank].bias, once[rank].bias) == 0);
     }
   }
+}
+
+namespace {
+
+/// Whether both hold the same bits.
+template <class Gradient>
+bool are_same(std::vector<Gradient> const& a, std::vector<Gradient> const& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Gradient x, Gradient y) {
+    return scalar_traits<Gradient>::to_bits(x) == scalar_traits<Gradient>::to_bits(y);
+  });
+}
+
+/// Compares gradients that are reduced by chunks beside products with those that are reduced in the end.
+template <class Loss, class Gradient, class Exec, class T>
+void check_chunks(int count, Exec const& exec, loss_problem<T> const& p, upstream_samples const& upstream = {}) {
+  for (int const times : {1, std::is_same_v<Gradient, float> ? 2 : 1}) {
+    auto const at_once = run_on_ranks<Loss, Gradient>(count, exec, p, upstream, times);
+    for (std::int64_t const chunk : {0, 1, 100, 256, 5000}) {
+      CAPTURE(count, times, chunk, p.tokens);
+      auto const all = run_on_ranks<Loss, Gradient>(count, exec, p, upstream, times, chunk);
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        CHECK(are_same(all[rank].hidden, at_once[rank].hidden));
+        CHECK(are_same(all[rank].classifier, at_once[rank].classifier));
+        CHECK(are_same(all[rank].bias, at_once[rank].bias));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients of hidden states that are reduced by chunks on a side queue have the same bits",
+          "[host][threads]") {
+  using with_all = small_loss<float, loss_statistics>;
+  cpu const exec{.threads = 1};
+  for (int const count : counts) {
+    auto p = full_problem<float>(600, 131, 8);
+    p.options.reduction = loss_reduction::none;
+    check_chunks<with_all, float>(count, exec, p, some_upstream(600, p.options.reduction, true));
+    check_chunks<small_loss<bfloat16>, bfloat16>(count, exec, full_problem<bfloat16>(520, 90, 16));
+  }
+  auto p = make_loss_problem<float>(300, 300, 16);
+  p.options.reduction = loss_reduction::sum;
+  check_chunks<small_loss<float, lse_reducer<float>, 7>, float>(3, exec, p);
+  p.options.workspace_budget = std::int64_t{1} << 20;  // several parts
+  check_chunks<small_loss<float>, float>(2, testing::adversary{.seed = 5}, p);
+  check_chunks<small_loss<float>, float>(2, exec, make_loss_problem<float>(0, 90, 8));
+}
+
+TEST_CASE("ranks refuse a side queue's chunks that do not fit, with the value", "[host]") {
+  auto const p = make_loss_problem<float>(20, 40, 8);
+  using loss = vocabulary_parallel<small_loss<float>>;
+  cpu const exec{.threads = 1};
+  loopback ranks;
+  auto const plan = loss::plan_backward<float>(exec, 1, {20, 40, 8});
+  buffer<std::byte> memory(exec, plan.bytes());
+  side_queue<cpu> const side(exec, loss::side_marks);
+  CHECK(message_of([&] {
+          loss::backward(exec, side, ranks, p.inputs(), {0, 40}, {}, {}, linear_loss_gradients<float>{},
+                         workspace(plan, memory), -1);
+        }) == "vocabulary_parallel.backward: chunk_tokens is -1 but must not be negative");
 }
 
 TEST_CASE("a finish gets the states of all ranks' entries together", "[host][threads]") {

@@ -67,7 +67,7 @@ TEST_CASE("by stores compressed_all_gather refuses damaged streams", "[host][thr
     std::int64_t const stream =
         neuzip::encode(cpu{.threads = 1}, layout.chunk_of(lists[0].view(), chunk), {.checksums = true}).size();
     std::int64_t const place =
-        layout.slot_of(chunk) + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(stream));
+        layout.stored_at(chunk) + static_cast<std::int64_t>(random % static_cast<std::uint64_t>(stream));
     auto const run = run_damaged(lists, options, [&](int, int, array_view<std::byte> memory) {
       memory[place] ^= static_cast<std::byte>(1U << (random >> 61));
     });

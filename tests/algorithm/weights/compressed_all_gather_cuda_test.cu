@@ -139,7 +139,7 @@ TEST_CASE("on a device damaged streams that were stored are refused as on the ho
   std::int64_t const streams = align_up(layout.head * 2, std::int64_t{256});
   gathered_on_device<neuzip> const found(0, 2, list, small_stores(),
                                          [=](cuda const& exec, int, array_view<std::byte> memory) {
-                                           exec.clear(memory.slice(0, streams + layout.slot_of(1), 64));
+                                           exec.clear(memory.slice(0, streams + layout.stored_at(1), 64));
                                          });
   CHECK_THAT(found.said, contains("compressed_weights.decode: the header contradicts itself (code "));
   CHECK(found.is_sound);

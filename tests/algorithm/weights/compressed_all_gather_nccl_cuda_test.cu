@@ -98,30 +98,38 @@ void broadcast(cuda const& exec, nccl& ranks, std::int64_t count, compressed_col
   });
 }
 
-void reduce(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options) {
-  using collective = compressed_reduce_scatter<neuzip>;
-  auto const list_of = [&](int rank) {
-    return weights(weight_kind::gauss, 9 + static_cast<std::uint64_t>(rank), ranks.size() * count);
-  };
-  auto const all = to_device(exec, list_of(ranks.rank()));
-  buffer<bfloat16> part(exec, count);
-  run_twice<collective>(exec, ranks, count, options, [&](auto const& wire, workspace const& space, int) {
-    collective::exchange(exec, wire, ranks, all.view(), part.view(), options, space);
-  });
+/// What a rank has for all of them.
+buffer<bfloat16> gradients(cuda const& exec, nccl const& ranks, std::int64_t count) {
+  return to_device(exec,
+                   weights(weight_kind::gauss, 9 + static_cast<std::uint64_t>(ranks.rank()), ranks.size() * count));
+}
+/// Throws where a part is not the sums of all ranks' gradients.
+void check_sums(cuda const& exec, nccl const& ranks, array_view<bfloat16 const> part) {
+  std::int64_t const count = part.size();
   std::vector<float> sums(static_cast<std::size_t>(count));
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    auto const list = list_of(rank);
+    weights const list(weight_kind::gauss, 9 + static_cast<std::uint64_t>(rank), ranks.size() * count);
     for (std::int64_t i = 0; i < count; ++i) {
       float const next = load(list[ranks.rank() * count + i]);
       float& sum = sums[static_cast<std::size_t>(i)];
       sum = rank == 0 ? next : sum + next;
     }
   }
-  auto const found = to_host(exec, part.view());
+  auto const found = to_host(exec, part);
   for (std::int64_t i = 0; i < count; ++i) {
     check<value_error>(found[i].bits == store<bfloat16>(sums[static_cast<std::size_t>(i)]).bits, "sum ", i, " of ",
                        count, " is ", load(found[i]), " but must be ", sums[static_cast<std::size_t>(i)]);
   }
+}
+
+void reduce(cuda const& exec, nccl& ranks, std::int64_t count, compressed_collective_options const& options) {
+  using collective = compressed_reduce_scatter<neuzip>;
+  auto const all = gradients(exec, ranks, count);
+  buffer<bfloat16> part(exec, count);
+  run_twice<collective>(exec, ranks, count, options, [&](auto const& wire, workspace const& space, int) {
+    collective::exchange(exec, wire, ranks, all.view(), part.view(), options, space);
+  });
+  check_sums(exec, ranks, part.view());
 }
 
 /// Options with chunks of many lengths for lists of some million weights.
@@ -155,35 +163,55 @@ void gather_registered(cuda const& exec, nccl& ranks, ncclComm_t comm) {
   }
 }
 
-/// Gathers lists of several sizes, several times each, by stores into the memory of the other ranks.
-void gather_by_stores(cuda const& exec, nccl& ranks, ncclComm_t comm) {
-  using collective = compressed_all_gather<neuzip>;
+/// Calls a collective several times in memory that the ranks share: the first ranks begin a call while the last ones
+/// decode what the one before brought.
+template <class Collective, class Run>
+void run_shared(cuda const& exec, nccl& ranks, ncclComm_t comm, std::int64_t count,
+                compressed_collective_options const& options, Run const& run) {
+  workspace_plan const plan = Collective::plan(exec, ranks.size(), count, options);
+  nccl_memory const memory(comm, plan.bytes());
+  check<value_error>(memory.reaches_peers() || ranks.size() == 1 || plan.bytes() == 0, "of ", ranks.size(),
+                     " ranks only ", 1, " is reached");
+  ranks.use(memory);
+  side_queue<cuda> const wire(exec, Collective::side_marks, true);
+  for (int time = 0; time < 4; ++time) {
+    run(wire, workspace(plan, memory.view()));
+  }
+  exec.wait();
+}
+
+/// Gathers and adds lists of several sizes by stores into the memory of the other ranks.
+void exchange_by_stores(cuda const& exec, nccl& ranks, ncclComm_t comm) {
   auto growing = growing_messages(false);
   growing.stores_to_peers = true;
   auto with_checksums = small_stores();
   with_checksums.checksums = true;
-  for (auto const& options : {growing, small_stores(), with_checksums}) {
+  auto usual = compressed_collective_options::for_peer_memory();
+  for (auto const& options : {growing, small_stores(), with_checksums, usual}) {
     for (std::int64_t const count : {1, 7, 2048, 8191, 8192, 8193, 300007, 1500003, 20000003}) {
-      if (count > 2000000 && options.longest_bytes == 1) {
+      if ((count > 2000000) != (options.smallest_bytes > 0)) {
         continue;
       }
       auto const own = to_device(exec, weights_of_rank<bfloat16>(ranks.rank(), 1, count));
-      workspace_plan const plan = collective::plan(exec, ranks.size(), count, options);
-      nccl_memory const memory(comm, plan.bytes());
-      check<value_error>(memory.reaches_peers() || ranks.size() == 1, "of ", ranks.size(), " ranks only ", 1,
-                         " is reached");
-      ranks.use(memory);
-      side_queue<cuda> const wire(exec, collective::side_marks, true);
       buffer<bfloat16> all(exec, ranks.size() * count);
-      for (int time = 0; time < 4; ++time) {  // the first ranks begin the next call while the last ones decode
+      using gathering = compressed_all_gather<neuzip>;
+      run_shared<gathering>(exec, ranks, comm, count, options, [&](auto const& wire, workspace const& space) {
         exec.clear(all);
-        collective::exchange(exec, wire, ranks, own.view(), all.view(), options, workspace(plan, memory.view()));
-      }
+        gathering::exchange(exec, wire, ranks, own.view(), all.view(), options, space);
+      });
       for (int rank = 0; rank < ranks.size(); ++rank) {
         auto const found = to_host(exec, all.view().slice(0, rank * count, count));
         check<value_error>(found == weights_of_rank<bfloat16>(rank, 1, count), "the list of rank ", rank, " of ", count,
                            " weights is another one");
       }
+      auto const parts = gradients(exec, ranks, count);
+      buffer<bfloat16> part(exec, count);
+      using adding = compressed_reduce_scatter<neuzip>;
+      run_shared<adding>(exec, ranks, comm, count, options, [&](auto const& wire, workspace const& space) {
+        exec.clear(part);
+        adding::exchange(exec, wire, ranks, parts.view(), part.view(), options, space);
+      });
+      check_sums(exec, ranks, part.view());
     }
   }
 }
@@ -232,15 +260,15 @@ TEST_CASE("compressed_all_gather by copy engines gives all lists", "[cuda]") {
   CHECK(on_devices(2, &gather_registered, false) == std::vector<std::string>(2));
 }
 
-TEST_CASE("compressed_all_gather by stores to peers gives all lists", "[cuda]") {
+TEST_CASE("compressed collectives by stores to peers give all lists and sums", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  CHECK(on_devices(1, &gather_by_stores) == std::vector<std::string>(1));
+  CHECK(on_devices(1, &exchange_by_stores) == std::vector<std::string>(1));
   int const devices = device_count();
   if (devices < 2) {
     TESSERA_SKIP("NCCL between devices wants two, and there is one");
   }
-  CHECK(on_devices(2, &gather_by_stores) == std::vector<std::string>(2));
+  CHECK(on_devices(2, &exchange_by_stores) == std::vector<std::string>(2));
   if (devices > 2) {
-    CHECK(on_devices(devices, &gather_by_stores) == std::vector<std::string>(static_cast<std::size_t>(devices)));
+    CHECK(on_devices(devices, &exchange_by_stores) == std::vector<std::string>(static_cast<std::size_t>(devices)));
   }
 }

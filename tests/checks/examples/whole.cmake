@@ -46,7 +46,18 @@ tessera_check_example(algorithm/loss/vocabulary_parallel.hpp
   std::int64_t vocabulary, std::int64_t channels, ${given_matrix} hidden, ${given_matrix} own_rows, \
   tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} hidden_gradient, \
   ${given_result} own_gradient"
-  "${cpu_includes}")
+  "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/sequence_parallel.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
+  std::int64_t vocabulary, std::int64_t channels, ${given_matrix} own_hidden, ${given_matrix} own_rows, \
+  tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} own_gradient, \
+  ${given_result} rows_gradient"
+  "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/hidden_progress.hpp
+  "tessera::cpu const& exec, loss::inputs<std::int64_t> const& inputs, \
+  tessera::linear_loss_gradients<tessera::bfloat16> const& gradients, tessera::workspace const& space"
+  "#include <cstdio>\n#include <tessera/cut_cross_entropy.hpp>\n${cpu_includes}\
+using loss = tessera::cut_cross_entropy;\n")
 tessera_check_example(algorithm/loss/with_classifier.hpp
   "tessera::cpu const& exec, ${given_matrix} hidden, tessera::matrix_view<float const> weights, \
   tessera::array_view<std::int64_t const> labels, tessera::matrix_view<tessera::float8_e4m3 const> codes, \

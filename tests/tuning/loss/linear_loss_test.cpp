@@ -130,6 +130,41 @@ TEST_CASE("where memory is short a part has fewer tokens and more entries", "[ho
   }
 }
 
+TEST_CASE("beside a reduction over ranks come as many products as it takes time, where that gains some", "[host]") {
+  using products = loss_products_beside_reduction;
+  auto const of = [](std::int64_t tokens, std::int64_t entries, std::int64_t channels, std::int64_t late_workers) {
+    return products{divide_up(entries, std::int64_t{256}),
+                    divide_up(tokens, std::int64_t{256}),
+                    divide_up(channels, std::int64_t{192}),
+                    66,
+                    late_workers,
+                    products::steps_of(tokens),
+                    products::steps_of(entries),
+                    products::reduction_of(tokens * channels * 2)};
+  };
+  CHECK(of(8192, 7040, 2304, 54).late_panels() == 9);  // 612 tiles are ten turns of 66, and 108 two of 54
+  CHECK(of(8192, 5632, 4096, 54).late_panels() == 9);  // 990 are 15 turns, and 198 four
+  std::int64_t const of_all = of(8192, 128000, 2304, 54).late_panels();  // hidden states have tiles 15 times as long
+  CHECK((of_all > 5 && of_all < 40));
+  CHECK(of(8192, 7040, 2304, 54).early_hidden_panels(8) == 24);
+  CHECK(of(8192, 7040, 2304, 1).late_panels() == 0);  // one worker would take longer than the reduction
+  CHECK(of(8192, 7040, 2304, 1).early_hidden_panels(8) == 32);
+  CHECK(of(256, 256, 64, 54).early_hidden_panels(1) == 1);
+  for (std::int64_t entries = 256; entries < 40000; entries += 256) {
+    for (std::int64_t const channels : {64, 2304, 4096}) {
+      std::int64_t const late = of(1000, entries, channels, 58).late_panels();
+      CHECK((late >= 0 && late <= entries / 256));
+    }
+  }
+}
+
+TEST_CASE("ranks add up a quarter of the tokens at a time, or 4 MiB", "[host]") {
+  CHECK(rank_reduction_chunk(8192, 4608) == 2048);
+  CHECK(rank_reduction_chunk(8192, 512) == 8192);
+  CHECK(rank_reduction_chunk(1000, 1 << 20) == 256);
+  CHECK(rank_reduction_chunk(0, 0) % 256 == 0);
+}
+
 TEST_CASE("a band of a source's rows has whole tiles, in 56 MiB or a quarter of the budget", "[host]") {
   constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
   CHECK(loss_band_entries(256000, 4608, 0) == 12672);  // 66 tiles of 192

@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/detail/reduce_bands.hpp>
+#include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
@@ -218,12 +219,12 @@ struct linear_loss {
   /// forward() in the workspace stay valid, so that backward() may be called again, except for kept softmaxes (see
   /// workspace_budget): if there were any, forward() must run again before the next backward(). If the workspace holds
   /// another forward() or none, or its softmaxes are used up, gradients are NaN and exec.wait() throws value_error
-  /// (program/loss/stamp.hpp); then forward() must run again. `upstream`: gradients of the final result by the outputs
-  /// of forward(). `targets`: what soft_target_loss gives, whose tokens want more than a label.
+  /// (program/loss/stamp.hpp). `upstream`: gradients of the final result by the outputs of forward(). `targets`: what
+  /// soft_target_loss gives, whose tokens want more than a label. `progress`: who is told of whole hidden gradients.
   template <Executor Exec, class Label = std::int64_t, class Gradient = value_type, class Targets = label_targets>
   static void backward(Exec const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
-                       workspace const& space, Targets const& targets = {}) {
+                       workspace const& space, Targets const& targets = {}, hidden_progress const& progress = {}) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of a loss are float or of the type of its inputs");
     linear_loss_shape const shape = arguments::check_inputs(back, in, options);
@@ -262,7 +263,8 @@ struct linear_loss {
     run(exec, loss_gradient_call<gradient_regions<Gradient>, Map, Targets>{
                   shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
                   upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space,
-                  status_of(exec, {back}), targets});
+                  status_of(exec, {back}), targets, progress});
+    progress.tell(shape.tokens);
   }
 
   /// Enqueues, after forward(), other log-sum-exps and entropies for backward() than those that forward() has found:

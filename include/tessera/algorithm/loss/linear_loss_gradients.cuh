@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/order_entries.hpp>
+#include <tessera/algorithm/loss/detail/part_walk.hpp>
+#include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients_by_ring.cuh>
 #include <tessera/concepts/executor.hpp>
@@ -134,28 +137,31 @@ struct warpgroup_loss_gradients {
                      regions,
                      call.space,
                      call.status,
-                     call.targets.from(first)};
+                     call.targets.from(first),
+                     call.progress.from(first)};
     warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
+    call.progress.tell(first + some.tokens);
   }
 
   void run_tokens() const {
     auto const& regions = call.regions;
     auto const& space = call.space;
     if (is_ordered) {
-      order_entries();
+      order_entries(exec, call);
     }
     prepare_loss_parts<value_type> const prepare{
         {call.tokens, space[regions.rows], call.hidden, is_ordered ? space[regions.slot_of].data : nullptr,
          space[regions.factors], space[regions.unclean], space[regions.kept_blocks()]},
-        {range_of(regions.kept), is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{}, regions.token_blocks,
-         make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
+        {range_from(regions.kept, regions.entries), is_ordered ? alive_blocks_of(call) : matrix_view<std::uint8_t>{},
+         regions.token_blocks, make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
     exec.run(prepare, prepare.groups());
     operand_maps const maps = map_operands();
     if (regions.kept > 0) {
       use_softmaxes(maps);
     }
-    for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first += regions.entries) {
-      run_part(regions.part(space, call.shape, first), maps);
+    part_walk const walk = parts();
+    for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first = walk.end_of(first)) {
+      run_part(first_entries_of(regions.part(space, call.shape, first), walk.end_of(first) - first), maps);
     }
   }
 
@@ -182,41 +188,6 @@ struct warpgroup_loss_gradients {
 
   static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
-  /// Enqueues the ordering of entries by their marks. Clears the classifier's gradient first, unless it accumulates:
-  /// rows that no part writes are zeros.
-  void order_entries() const {
-    auto const& regions = call.regions;
-    auto const& space = call.space;
-    if (call.out.classifier.data != nullptr && !call.out.accumulate_classifier) {
-      exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
-    }
-    loss_mark_reader const marks = mark_reader();
-    loss_entry_order const order{space[regions.entry_of],     space[regions.slot_of], space[regions.class_of],
-                                 space[regions.class_counts], space[regions.alive],   space[regions.dead_blocks],
-                                 space[regions.in_order]};
-    mark_labels const labels{marks, call.tokens};
-    exec.run(labels, labels.groups());
-    if constexpr (!Call::targets_type::are_labels) {
-      call.targets.mark(exec, marks, call.tokens);
-    }
-    class_entries const classes{marks, order};
-    exec.run(classes, classes.groups());
-    scatter_entries const entries{order};
-    exec.run(entries, entries.groups());
-    find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};
-    exec.run(blocks_of_marks, blocks_of_marks.groups());
-    choose_order const choose{order, alive_blocks()};
-    exec.run(choose, choose.groups());
-  }
-  loss_mark_reader mark_reader() const {
-    auto const& regions = call.regions;
-    return {{call.space[regions.live].data, {regions.token_blocks, regions.words}}, call.space[regions.is_marked]};
-  }
-  matrix_view<std::uint8_t> alive_blocks() const {
-    return {call.space[call.regions.alive_blocks].data,
-            {call.regions.token_blocks, call.regions.slot_blocks(call.shape)}};
-  }
-
   /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
   void use_softmaxes(operand_maps maps) const {
     auto const& regions = call.regions;
@@ -241,9 +212,22 @@ struct warpgroup_loss_gradients {
     use_part(range_of(0), part, maps);
   }
 
+  /// Whether somebody waits for the gradient of hidden states. Which part is the last one with a gradient, only the
+  /// device knows where entries are taken in order of their use.
+  [[nodiscard]] bool is_awaited() const {
+    return call.progress.is_wanted() && call.out.hidden.data != nullptr && !is_ordered;
+  }
+  [[nodiscard]] part_walk parts() const {
+    return part_walk::of(call.regions.kept, call.regions.entries, call.shape.vocabulary, is_awaited());
+  }
+
   loss_part_range range_of(std::int64_t first) const {
-    return {first, first < call.regions.kept ? call.regions.kept : call.regions.entries, call.shape.vocabulary,
-            is_ordered ? call.space[call.regions.alive].data : nullptr,
+    part_walk const walk = parts();
+    std::int64_t const entries = walk.is_short(first) ? walk.end_of(first) - first : call.regions.entries;
+    return range_from(first, first < call.regions.kept ? call.regions.kept : entries);
+  }
+  loss_part_range range_from(std::int64_t first, std::int64_t entries) const {
+    return {first, entries, call.shape.vocabulary, is_ordered ? call.space[call.regions.alive].data : nullptr,
             is_ordered ? call.space[call.regions.in_order].data : nullptr};
   }
   matrix_view<tile_coordinate> tile_lists() const {
@@ -279,32 +263,83 @@ struct warpgroup_loss_gradients {
       call.targets.correct(exec, call, range, part, is_ordered ? space[regions.slot_of].data : nullptr,
                            is_kept(part) ? space[regions.factors].data : nullptr);
     }
-    if (call.out.bias.data != nullptr) {
-      sum_columns(part);
+    sum_columns(exec, call, part, is_kept(part));
+    if (is_awaited() && is_last(call, part)) {
+      return multiply_and_tell(range, part, maps);
     }
+    // Where nothing is left out, all whole parts have the same lists.
+    bool const needs_lists =
+        leaves_out() || part.first <= parts().first_whole() || part.gradient.extent(1) != regions.entries;
+    multiply_part({range, part, call.out, panels(part.gradient.extent(1)), 0, needs_lists, blocks}, maps);
+  }
+
+  /// Products of a part, or of some of its rows or columns.
+  struct some_products {
+    loss_part_range range;
+    part_type part;
+    linear_loss_gradients<gradient_type> out;
+    std::int32_t classifier_panels;  ///< how many are multiplied, if the gradient of the classifier is wanted
+    std::int64_t first_token;
+    bool needs_lists;
+    std::int64_t blocks;
+  };
+
+  /// Enqueues the products of the last part, so that the gradient of hidden states is whole before others end: some of
+  /// the classifier's come later, or, where there are none, those of some tokens.
+  void multiply_and_tell(loss_part_range const& range, part_type const& part, operand_maps const& maps) const {
+    std::int64_t const spared = min(std::int64_t{call.progress.spared_multiprocessors}, blocks / 2) / 2 * 2;
+    std::int64_t const tokens = call.shape.tokens;
+    std::int64_t const width = part.gradient.extent(1);
+    auto const products = products_beside_reduction(call, width, channel_tiles(), blocks / 2, (blocks - spared) / 2);
+    auto const late = static_cast<std::int32_t>(products.late_panels());
+    std::int32_t const all = panels(width);
+    std::int64_t const early = early_tokens(call, products);
+    multiply_tokens({range, part, call.out, all - late, 0, true, blocks}, early, maps);
+    if (early < tokens) {
+      multiply_tokens({range, part, call.out, 0, early, true, blocks - spared}, tokens - early, maps);
+    }
+    if (late > 0) {
+      std::int64_t const skipped = std::int64_t{all - late} * 256;
+      some_products some{range, later_entries_of(part, skipped), call.out, late, 0, true, blocks - spared};
+      some.range.first += skipped;
+      some.range.entries -= skipped;
+      some.out.hidden = {};
+      multiply_part(some, maps);
+    }
+  }
+  /// Enqueues products of which those of hidden states are of `count` tokens, and tells of these.
+  void multiply_tokens(some_products some, std::int64_t count, operand_maps const& maps) const {
+    some.part = tokens_of(some.part, some.first_token, count);
+    some.out.hidden = rows_of(call.out.hidden, some.first_token, count);
+    multiply_part(some, maps);
+    call.progress.tell(some.first_token + count);
+  }
+
+  void multiply_part(some_products const& some, operand_maps const& maps) const {
+    auto const& regions = call.regions;
+    auto const& space = call.space;
     loss_product_schedule schedule{
         space[regions.list_counts].data,
         space[regions.lists].data,
-        call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
-        call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
-        static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels})),
+        some.out.classifier.data != nullptr ? some.classifier_panels : 0,
+        some.out.hidden.data != nullptr ? panels(some.part.gradient.extent(0)) : 0,
+        channel_tiles(),
         static_cast<std::int32_t>(regions.token_blocks),
         static_cast<std::int32_t>(regions.entry_blocks()),
         product_policy.band,
     };
-    order_by_length(part, schedule);
-    list_loss_blocks const lists{range,
+    order_by_length(some.part, schedule);
+    list_loss_blocks const lists{some.range,
                                  schedule,
                                  space[regions.list_counts],
                                  space[regions.lists],
-                                 part.kept_for_hidden,
-                                 part.kept_for_classifier,
+                                 some.part.kept_for_hidden,
+                                 some.part.kept_for_classifier,
                                  space[regions.unclean]};
-    // Where nothing is left out, all whole parts have the same lists.
-    if (leaves_out() || part.first <= regions.kept || part.gradient.extent(1) != regions.entries) {
+    if (some.needs_lists && schedule.count() > 0) {
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, schedule, maps);
+    add_products(some, schedule, maps);
   }
 
   /// Lets the tiles with the longer sums come first, where nothing is left out and some are much longer.
@@ -322,25 +357,9 @@ struct warpgroup_loss_gradients {
   /// Whether a part is the one whose softmaxes are kept.
   [[nodiscard]] bool is_kept(part_type const& part) const { return part.first < call.regions.kept; }
 
-  /// Enqueues the sums of a part's columns for the gradient of the bias, for as many entries at a time as there is
-  /// memory for.
-  void sum_columns(part_type const& part) const {
-    auto const& regions = call.regions;
-    for (std::int64_t first = 0; first < part.gradient.extent(1); first += regions.entries) {
-      std::int64_t const width = min(regions.entries, part.gradient.extent(1) - first);
-      part_type some = part;
-      some.first += first;
-      some.gradient = {&part.gradient(0, first), {part.gradient.extent(0), width}, {part.gradient.stride(0), 1}};
-      some.column_sums = regions.column_sums_of(call.space, width);
-      sum_gradient_columns<value_type> sum{some.gradient, some.column_sums, {}};
-      if (is_kept(part)) {
-        sum.factors = call.space[regions.factors];
-      }
-      exec.run(sum, sum.groups());
-      write_bias(exec, call, some, call.out.bias);
-    }
+  [[nodiscard]] std::int32_t channel_tiles() const {
+    return static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels}));
   }
-
   static std::int32_t panels(std::int64_t extent) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
   }
@@ -365,7 +384,7 @@ struct warpgroup_loss_gradients {
                                  call.has_entropies,
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
-    std::int64_t const number = (part.first - regions.kept) / regions.entries;
+    std::int64_t const number = parts().number_of(part.first);
     tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), made_box);
     loss_tiles_of_part const schedule{
         {&tile_lists()(number, 0), &space[regions.tile_count][number],
@@ -387,25 +406,29 @@ struct warpgroup_loss_gradients {
         call.space[regions.gathered].data, {regions.entries, call.shape.channels}, {regions.row_stride(call.shape), 1}};
   }
 
-  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
-                    operand_maps const& maps) const {
+  void add_products(some_products const& some, loss_product_schedule const& schedule, operand_maps const& maps) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
+    part_type const& part = some.part;
     constexpr box_shape box{multiply::box, multiply::box};
     tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), product_box);
     float const* const scale = space[regions.late_scale].data;
-    multiply const program{
-        make_tensor_map(where, part.gradient, box),
-        maps.hidden_of_products,
-        classifier,
-        is_ordered ? maps.gathered_of_products : classifier,
-        schedule,
-        range,
-        {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
-         call.out.accumulate_classifier},
-        {call.out.hidden, regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, is_kept(part)},
-        space[regions.factors]};
-    exec.run(program, blocks);
+    auto remains = regions.remains_of(space, call.shape);
+    if (regions.has_remains) {
+      remains.data += some.first_token * remains.stride(0);
+    }
+    auto const factors = space[regions.factors];
+    multiply const program{make_tensor_map(where, part.gradient, box),
+                           maps.hidden_of_products,
+                           classifier,
+                           is_ordered ? maps.gathered_of_products : classifier,
+                           schedule,
+                           some.range,
+                           {call.out.classifier, is_ordered ? space[regions.entry_of].data : nullptr, scale,
+                            call.out.accumulate_classifier},
+                           {some.out.hidden, remains, scale, call.out.accumulate_hidden, is_kept(part)},
+                           {&factors[some.first_token], part.gradient.extent(0)}};
+    exec.run(program, some.blocks);
   }
 };
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
+#include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
@@ -48,6 +49,8 @@ struct loss_gradient_call {
   /// What tokens want.
   using targets_type = Targets;
   static constexpr char const* function = "linear_loss.backward";
+  /// A multiple of the rows of all tiles of products, in which steps of hidden_progress are counted.
+  static constexpr std::int64_t rows_of_steps = 256;
 
   linear_loss_shape shape;                          ///< extents of the problem
   loss_logits<typename Regions::tile, Map> logits;  ///< how logits are made again
@@ -61,6 +64,7 @@ struct loss_gradient_call {
   workspace const& space;                           ///< made by plan_backward()
   status_word* status;                              ///< reports missing kept softmaxes; may be null
   Targets targets = {};                             ///< what tokens want
+  hidden_progress progress = {};                    ///< who is told how far the gradient of hidden states is
 
   /// The matrix in memory that rows of the classifier are read from: the classifier, or a band of a source's rows.
   [[nodiscard]] matrix_view<value_type const> classifier_in_memory() const {
@@ -84,6 +88,12 @@ void convert_part(Exec const& exec, Call const& call, Rows const& rows, std::int
   }
 }
 
+/// Whether a part is the last one.
+template <class Call>
+bool is_last(Call const& call, loss_gradient_part<typename Call::value_type> const& part) {
+  return part.first + part.gradient.extent(1) == call.shape.vocabulary;
+}
+
 /// A part's rows of the classifier, after convert_part() with entries in their own order.
 template <class Call>
 matrix_view<typename Call::value_type const> classifier_of(Call const& call,
@@ -105,23 +115,45 @@ auto logits_of_part(Call const& call, loss_gradient_part<typename Call::value_ty
   }
 }
 
-/// Enqueues the product of a part's gradient with the classifier. Parts are added up one by one, in fp32 and in order.
+/// Enqueues the product of `count` rows of a part's gradient, from `first` on, with the classifier. Parts are added up
+/// one by one, in fp32 and in order.
 template <Executor Exec, class Call, class Gradient>
 void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
-                   matrix_view<Gradient> target) {
+                   matrix_view<Gradient> target, std::int64_t first, std::int64_t count) {
   using value_type = typename Call::value_type;
   using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, dense<value_type>,
                              accumulate_tokens<Gradient>>;
+  constexpr std::int64_t block_rows = Call::blocks::block_rows;
+  matrix_view<std::uint8_t> const& kept = part.kept_for_hidden;
+  program const product{
+      {rows_of(part.gradient, first, count), rows_of(kept, first / block_rows, divide_up(count, block_rows)),
+       Call::blocks::block_rows, Call::blocks::block_columns},
+      {classifier_of(call, part).transposed()},
+      {target, call.regions.remains_of(call.space, call.shape),
+       array_view<std::int64_t>(&call.tokens.order[first], count), call.space[call.regions.late_scale].data,
+       part.first == 0, is_last(call, part), call.out.accumulate_hidden}};
+  exec.run(product, product.tiles());
+}
+
+/// The same for all rows. In the last part in steps, where somebody is told of them: a row is that of its token or of a
+/// later one, so that all tokens before the end of a step are whole.
+template <Executor Exec, class Call, class Gradient>
+void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+                   matrix_view<Gradient> target) {
   if (target.data == nullptr || target.is_empty()) {
     return;
   }
-  std::int64_t const width = part.gradient.extent(1);
-  program const product{{part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
-                        {classifier_of(call, part).transposed()},
-                        {target, call.regions.remains_of(call.space, call.shape), call.tokens.order,
-                         call.space[call.regions.late_scale].data, part.first == 0,
-                         part.first + width == call.shape.vocabulary, call.out.accumulate_hidden}};
-  exec.run(product, product.tiles());
+  std::int64_t const tokens = call.shape.tokens;
+  bool const has_steps = call.progress.is_wanted() && call.progress.step > 0 && is_last(call, part);
+  std::int64_t const step =
+      has_steps ? divide_up(call.progress.step, Call::rows_of_steps) * Call::rows_of_steps : tokens;
+  for (std::int64_t first = 0; first < tokens; first += step) {
+    std::int64_t const count = min(step, tokens - first);
+    add_to_hidden(exec, call, part, target, first, count);
+    if (has_steps) {
+      call.progress.tell(first + count);
+    }
+  }
 }
 
 template <Executor Exec, class Call, class Gradient>

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/algorithm/loss/detail/part_walk.hpp>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -70,12 +71,13 @@ struct ring_loss_gradients {
                                                 space[regions.unclean],
                                                 space[regions.kept_blocks()]};
     exec.run(prepare, prepare.groups());
-    std::int64_t const entries = entries_of_part();
-    for (std::int64_t first = 0; first < call.shape.vocabulary; first += entries) {
-      part_type part = regions.part(space, call.shape, first);
-      part.gradient.extents[1] = min(part.gradient.extent(1), entries);
-      part.column_sums.extents[1] = part.gradient.extent(1);
-      run_part({first, entries, call.shape.vocabulary, nullptr, nullptr}, part);
+    part_walk const walk = part_walk::of(0, entries_of_part(), call.shape.vocabulary, is_awaited());
+    for (std::int64_t first = 0; first < call.shape.vocabulary; first = walk.end_of(first)) {
+      std::int64_t const count = walk.end_of(first) - first;
+      std::int64_t const entries = walk.is_short(first) ? count : walk.entries;
+      bool const is_like_last_one = first > walk.first_whole() && count == walk.entries;
+      run_part({first, entries, call.shape.vocabulary, nullptr, nullptr},
+               first_entries_of(regions.part(space, call.shape, first), count), is_like_last_one);
     }
   }
 
@@ -100,32 +102,51 @@ struct ring_loss_gradients {
                : ring_part_entries(call.shape.tokens, call.shape.channels, most, multiply::channels, workers());
   }
 
-  void run_part(loss_part_range const& range, part_type const& part) const {
-    auto const& regions = call.regions;
-    auto const& space = call.space;
+  /// Whether somebody waits for the gradient of hidden states.
+  [[nodiscard]] bool is_awaited() const { return call.progress.is_wanted() && call.out.hidden.data != nullptr; }
+
+  /// `is_like_last_one`: whether the part before has as many entries, so that it has the same lists where nothing is
+  /// left out.
+  void run_part(loss_part_range const& range, part_type const& part, bool is_like_last_one) const {
     convert_part(exec, call, rows_in_order{part.first}, part.gradient.extent(1));
     make(range, part);
     if constexpr (!Call::targets_type::are_labels) {
       call.targets.correct(exec, call, range, part, nullptr, nullptr);
     }
-    if (call.out.bias.data != nullptr) {
-      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums, {}};
-      exec.run(sum, sum.groups());
-      write_bias(exec, call, part, call.out.bias);
+    sum_columns(exec, call, part, false);
+    std::int32_t const of_classifier = call.out.classifier.data != nullptr ? tiles_of(part.gradient.extent(1), 256) : 0;
+    std::int32_t const of_hidden = call.out.hidden.data != nullptr ? tiles_of(call.shape.tokens, 256) : 0;
+    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
+    if (!is_awaited() || !is_last(call, part)) {
+      multiply_part(range, part, of_classifier, of_hidden, leaves_out || !is_like_last_one, workers());
+      return;
     }
+    multiply_part(range, part, 0, of_hidden, true, workers());
+    call.progress.tell(call.shape.tokens);
+    std::int64_t const spared =
+        std::int64_t{call.progress.spared_multiprocessors} * make_gradient::blocks_per_multiprocessor;
+    multiply_part(range, part, of_classifier, 0, true, max(workers() - spared, workers() / 2));
+  }
+
+  /// Enqueues products of a part: of so many panels of the classifier and of hidden states.
+  void multiply_part(loss_part_range const& range, part_type const& part, std::int32_t classifier_panels,
+                     std::int32_t hidden_panels, bool needs_lists, std::int64_t most_workers) const {
+    auto const& regions = call.regions;
+    auto const& space = call.space;
     loss_product_schedule const schedule{
         space[regions.list_counts].data,
         space[regions.lists].data,
-        call.out.classifier.data != nullptr ? tiles_of(part.gradient.extent(1), 256) : 0,
-        call.out.hidden.data != nullptr ? tiles_of(call.shape.tokens, 256) : 0,
+        classifier_panels,
+        hidden_panels,
         tiles_of(call.shape.channels, multiply::channels),
         static_cast<std::int32_t>(regions.token_blocks),
         static_cast<std::int32_t>(regions.entry_blocks()),
         band,
     };
-    // Where nothing is left out, all whole parts have the same lists.
-    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
-    if (leaves_out || range.is_first() || range.is_last()) {
+    if (schedule.count() == 0) {
+      return;
+    }
+    if (needs_lists) {
       list_loss_blocks const lists{range,
                                    schedule,
                                    space[regions.list_counts],
@@ -135,7 +156,7 @@ struct ring_loss_gradients {
                                    space[regions.unclean]};
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, schedule);
+    add_products(range, part, schedule, most_workers);
   }
 
   void make(loss_part_range const& range, part_type const& part) const {
@@ -158,7 +179,8 @@ struct ring_loss_gradients {
     exec.run(program, min(workers(), schedule.order.count()));
   }
 
-  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule) const {
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
+                    std::int64_t most_workers) const {
     auto const& space = call.space;
     matrix_view<value_type const> gradient = part.gradient;
     gradient.extents[1] = divide_up(gradient.extent(1), std::int64_t{8}) * 8;  // with zeros, see row_boxes
@@ -172,7 +194,7 @@ struct ring_loss_gradients {
         {call.out.classifier, nullptr, scale, call.out.accumulate_classifier},
         {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, false},
         space[call.regions.factors]};
-    exec.run(program, min(workers(), std::int64_t{2} * schedule.count()));
+    exec.run(program, min(most_workers, std::int64_t{2} * schedule.count()));
   }
 
   static constexpr std::int32_t band = 8;  ///< rows of tiles that are taken together

@@ -215,8 +215,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   /// range.
   static constexpr bool has_narrow_gradient =
       scalar_traits<typename layout::value_type>::exponent_bits < scalar_traits<float>::exponent_bits;
-  std::int64_t entries;  ///< entries of a part: whole tiles
-  std::int64_t parts;    ///< the number of parts whose logits are made again
+  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  ///< float results hold whole sums
+  std::int64_t entries;                                                  ///< entries of a part: whole tiles
+  std::int64_t parts;  ///< the number of parts whose logits are made again
   std::int64_t row_blocks;
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
@@ -333,8 +334,6 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
 
  private:
   static constexpr auto ordered = loss_entry_use::ordered;
-  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // float results hold whole sums
-
   std::int64_t widest() const { return max(entries, this->kept_stride); }
 
   loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,

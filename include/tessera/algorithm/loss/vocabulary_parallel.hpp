@@ -14,14 +14,24 @@
 ///     tessera::workspace const space(plan, memory);
 ///     loss::inputs<std::int64_t> const inputs{hidden, own_rows, labels};        // labels of the whole vocabulary
 ///     loss::forward(exec, ranks, inputs, {first_entry, vocabulary}, {}, {value}, space);
-///     loss::backward(exec, ranks, inputs, {first_entry, vocabulary}, {}, {}, {hidden_gradient, own_gradient}, space);
+///     tessera::side_queue const side(exec, loss::side_marks, true);    // for the reduction; without, it is in the end
+///     linear_loss_gradients<bfloat16> const gradients{hidden_gradient, own_gradient};
+///     loss::backward(exec, side, ranks, inputs, {first_entry, vocabulary}, {}, {}, gradients, space);
 ///     exec.wait();
 ///
 /// The programs are those of the loss that it is given: each rank runs that loss over its own entries, with the same
 /// programs on the same architectures. The forward pass ends with one all_gather of a state of the Reducer and the
 /// label's logit for each token, merged in the order of the ranks, so that all ranks get the same bits. The backward
-/// pass ends with one all_reduce of the hidden states' gradient, in its own type. `backward()` of 16-bit gradients thus
-/// rounds each rank's part and adds the rounded ones; ask for float gradients where that is too coarse.
+/// pass adds up the ranks' gradients of hidden states by all_reduce, in their own type. `backward()` of 16-bit
+/// gradients thus rounds each rank's part and adds the rounded ones; ask for float gradients where that is too coarse.
+///
+/// With a side queue the reduction goes on beside products, chunk by chunk of tokens. The last part's products are cut
+/// for that where it pays: those of hidden states come first, others of the classifier beside the reduction, to which
+/// they leave 24 multiprocessors, or as many as the executor's options say (hidden_progress.hpp). Chunks are the same
+/// on all ranks: a quarter of the tokens, at least 4 MiB of gradient, or as many as `chunk_tokens` says. With a filter
+/// all tokens are one, since the last part with a gradient is known to the device alone where it takes entries in order
+/// of their use. Parts of the vocabulary may come in another order than without a side queue. Where hidden states are
+/// spread over the ranks, too: sequence_parallel.hpp.
 ///
 /// Options are those of linear_loss, but labels are not smoothed. Weights of tokens and of classes, outputs and
 /// upstream gradients are of all tokens and of the whole vocabulary, and the same on each rank, as are the hidden
@@ -39,8 +49,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
@@ -50,6 +62,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
+#include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/detail/element_of.hpp>
@@ -203,17 +216,69 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
         1);
   }
 
+  /// The marks that a side queue needs.
+  static constexpr int side_marks = 1;
+
   /// Enqueues the gradients; all ranks call it, after forward() with the same inputs, options and workspace.
   template <Executor Exec, Communicator<Exec> Ranks, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
                        linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
+    check_hidden(out, in);
+    own_backward(exec, ranks, in, part, options, upstream, once(ranks, out), space, {});
+    if (out.hidden.data != nullptr) {
+      array_view<Gradient> const hidden(out.hidden.data, out.hidden.size());
+      ranks.all_reduce(exec, array_view<Gradient const>(hidden), rank_reduction::sum, hidden);
+    }
+  }
+
+  /// The same, with the reduction on a side queue of the executor. `chunk_tokens`: tokens that are reduced together,
+  /// the same number on all ranks; 0: see above.
+  template <Executor Exec, Communicator<Exec> Ranks, class Label = std::int64_t, class Gradient = value_type>
+  static void backward(Exec const& exec, side_queue<Exec> const& side, Ranks& ranks, inputs<Label> const& in,
+                       vocabulary_part const& part, linear_loss_options const& options, loss_upstream const& upstream,
+                       linear_loss_gradients<Gradient> const& out, workspace const& space,
+                       std::int64_t chunk_tokens = 0) {
+    detail::check_side(back, exec, side);
+    check<value_error>(chunk_tokens >= 0, back, ": chunk_tokens is ", chunk_tokens, " but must not be negative");
+    check_hidden(out, in);
+    if (out.hidden.data == nullptr) {
+      own_backward(exec, ranks, in, part, options, upstream, once(ranks, out), space, {});
+      return;
+    }
+    std::int64_t const channels = out.hidden.extent(1);
+    std::int64_t const step = chunk_tokens > 0 ? chunk_tokens
+                                               : chunk_of(options, out.hidden.extent(0),
+                                                          channels * static_cast<std::int64_t>(sizeof(Gradient)));
+    std::int64_t reduced = 0;
+    auto const reduce = [&](std::int64_t tokens) {
+      while (reduced < tokens && (tokens - reduced >= step || tokens == out.hidden.extent(0))) {
+        std::int64_t const count = min(step, tokens - reduced);
+        array_view<Gradient> const some(out.hidden.data + reduced * channels, count * channels);
+        side.follow();
+        ranks.all_reduce(side.executor(), array_view<Gradient const>(some), rank_reduction::sum, some);
+        reduced += count;
+      }
+    };
+    std::function<void(std::int64_t)> const told = std::ref(reduce);
+    detail::joining(side, [&] {
+      own_backward(exec, ranks, in, part, options, upstream, once(ranks, out), space,
+                   {&told, step, detail::spared_by(exec, rank_reduction_multiprocessors)});
+    });
+    side.mark(0);
+    side.join(0);
+  }
+
+  /// Enqueues the gradients of the rank's own entries, without any exchange: that of hidden states is the rank's part
+  /// of a sum over ranks. `progress`: see linear_loss.
+  template <Executor Exec, class Ranks, class Label = std::int64_t, class Gradient = value_type>
+  static void own_backward(Exec const& exec, Ranks const& ranks, inputs<Label> const& in, vocabulary_part const& part,
+                           linear_loss_options const& options, loss_upstream const& upstream,
+                           linear_loss_gradients<Gradient> const& out, workspace const& space,
+                           hidden_progress const& progress) {
     linear_loss_shape const shape = check_call(exec, back, in, part, options, space);
     arguments::check_gradients(shape, options, upstream, out);
     arguments::check_gradient_places(exec, upstream, out);
-    check<shape_error>(out.hidden.data == nullptr || out.hidden.is_contiguous(), back,
-                       ": the gradient of the hidden states has strides of ", out.hidden.stride(0), " and ",
-                       out.hidden.stride(1), " but must be contiguous, with ", shape.channels, " and 1");
     regions const at = regions_in(back, ranks.size(), shape, space);
     loss_token_list const tokens = at.token_list(space);
     check_loss_stamp<value_type, Label, classifier_type> const check_stamp{
@@ -236,14 +301,9 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
                                                  space[at.by_log_sum_exp],
                                                  reinterpret_cast<std::uint64_t*>(space[at.own].data)};
     exec.run(prepare, prepare.groups());
-    linear_loss_gradients<Gradient> own = out;
-    own.accumulate_hidden = out.accumulate_hidden && ranks.rank() == 0;  // so that the old ones count once
     own_loss::backward(exec, own_inputs(in, at, space), own_options(options),
-                       {space[at.by_loss], space[at.by_log_sum_exp], upstream.entropy}, own, own_space(at, space));
-    if (out.hidden.data != nullptr) {
-      array_view<Gradient> const hidden(out.hidden.data, out.hidden.size());
-      ranks.all_reduce(exec, array_view<Gradient const>(hidden), rank_reduction::sum, hidden);
-    }
+                       {space[at.by_loss], space[at.by_log_sum_exp], upstream.entropy}, out, own_space(at, space),
+                       label_targets{}, progress);
   }
 
  private:
@@ -255,6 +315,24 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   using regions = detail::rank_loss_regions<state_type>;
   using arguments = detail::linear_loss_arguments<value_type, Statistics>;
 
+  template <class Gradient, class Label>
+  static void check_hidden(linear_loss_gradients<Gradient> const& out, inputs<Label> const& in) {
+    check<shape_error>(out.hidden.data == nullptr || out.hidden.is_contiguous(), back,
+                       ": the gradient of the hidden states has strides of ", out.hidden.stride(0), " and ",
+                       out.hidden.stride(1), " but must be contiguous, with ", in.hidden.extent(1), " and 1");
+  }
+  /// Tokens that are reduced together: all, where the filter takes entries in an order of its own.
+  static std::int64_t chunk_of(linear_loss_options const& options, std::int64_t tokens, std::int64_t row_bytes) {
+    float const hidden = options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold;
+    float const classifier = options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold;
+    return min(hidden, classifier) > 0 ? max(tokens, std::int64_t{1}) : rank_reduction_chunk(tokens, row_bytes);
+  }
+  /// Gradients of which ranks add up those of hidden states: what these accumulate on counts once.
+  template <class Ranks, class Gradient>
+  static linear_loss_gradients<Gradient> once(Ranks const& ranks, linear_loss_gradients<Gradient> out) {
+    out.accumulate_hidden = out.accumulate_hidden && ranks.rank() == 0;
+    return out;
+  }
   static void check_ranks(char const* function, std::int64_t ranks) {
     check<value_error>(ranks >= 1, function, ": there are ", ranks, " ranks but must be 1 or more");
   }

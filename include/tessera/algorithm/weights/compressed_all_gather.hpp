@@ -25,6 +25,12 @@
 /// registered: `tessera::nccl_memory memory(comm, plan.bytes())` and its view() (comm/nccl_memory.cuh). The lists need
 /// not be.
 ///
+/// Where ranks store into each other's memory (compressed_collective_options::for_peer_memory()) they are a
+/// PeerCommunicator, and the workspace is memory that they share: for tessera::nccl it is an nccl_memory that use() was
+/// given. Encoding then writes each stream to where the other rank decodes it (detail/stored_streams.hpp): there are no
+/// bodies, no tails and no table of sizes. Other ranks, and other memory, throw value_error. Observers and explain()
+/// see which way a call goes by its programs: with nccl `meet_peers` runs before and after the stores.
+///
 /// `exchange()` is called by all ranks, with lists of one size and the same options; `own` may be this rank's part of
 /// `all`. Lists too small to gain are gathered by the communicator alone, as are those of one rank. Determinism: bits
 /// are those of the sources. The call waits once on the host, for the table of sizes (a few KiB), after it has enqueued
@@ -375,24 +381,22 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
     detail::stored_streams<Codec, Exec, Ranks> const streams(exec, wire, ranks, layout, at, space);
     auto const list_of = [&](std::int64_t rank) { return all.slice(0, rank * layout.count, layout.count); };
-    streams.exchange([&](int) { return own; },
-                     [&] {
-                       if (list_of(ranks.rank()).data != own.data) {
-                         wire.executor().copy(own, list_of(ranks.rank()));
-                       }
-                     },
-                     [&](Exec const& on, std::int64_t first, std::int64_t end) {
-                       streams.decode(on, first, end, [&](int from, std::int64_t which) {
-                         return layout.chunk_of(list_of(from), which);
-                       });
-                     },
-                     [&] {
-                       if (layout.head > 0) {
-                         streams.each_other([&](int from) {
-                           wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head));
-                         });
-                       }
-                     });
+    streams.exchange(
+        [&](int) { return own; },
+        [&](std::int64_t first, std::int64_t end) {
+          if (list_of(ranks.rank()).data != own.data) {
+            wire.executor().copy(own.slice(0, first, end - first), list_of(ranks.rank()).slice(0, first, end - first));
+          }
+        },
+        [&](Exec const& on, std::int64_t which) {
+          streams.decode(on, which, [&](int from) { return layout.chunk_of(list_of(from), which); });
+        },
+        [&] {
+          if (layout.head > 0) {
+            streams.each_other(
+                [&](int from) { wire.executor().copy(streams.head_of(from), list_of(from).slice(0, 0, layout.head)); });
+          }
+        });
     return streams.wait_for_traffic();
   }
 

@@ -14,8 +14,8 @@
 ///   * The usual options are for NVLink and NCCL as it comes: its programs share the GPU with encoding and decoding.
 ///   * for_copy_engines() are for NVLink where NCCL sends by copy engines, beside all programs: on a communicator with
 ///     NCCL_CTA_POLICY_ZERO, of memory that nccl_memory (comm/nccl_memory.cuh) registers.
-///   * for_peer_memory() are for compressed_all_gather where GPUs of one host store into each other's memory: encoding
-///     itself sends, and there are no bodies and no tails. It is the fastest way over NVLink.
+///   * for_peer_memory() are for compressed_all_gather and compressed_reduce_scatter where GPUs of one host store into
+///     each other's memory: encoding itself sends, and there are no bodies and no tails.
 ///   * for_slow_wires() are for PCIe and networks.
 #pragma once
 
@@ -48,8 +48,8 @@ struct compressed_collective_options {
   bool sends_to_each = true;
   /// Multiprocessors that encoding and decoding leave to the communicator's programs.
   int spared_multiprocessors = 32;
-  /// Whether compressed_all_gather encodes streams to where they are needed, in the memory of the other ranks. The
-  /// ranks are a PeerCommunicator then, and share the workspace.
+  /// Whether compressed_all_gather and compressed_reduce_scatter encode streams to where they are needed, in the memory
+  /// of the other ranks. The ranks are a PeerCommunicator then, and share the workspace.
   bool stores_to_peers = false;
 
   /// Where copy engines send over NVLink: no multiprocessor is spared, and lists from 48 MiB on gain.

@@ -20,6 +20,9 @@
 /// streams are longer than their bodies, are exchanged in the end, and all chunks are added after that. `part` may be
 /// this rank's part of `all`.
 ///
+/// With compressed_collective_options::for_peer_memory() the ranks are a PeerCommunicator which shares the workspace, and
+/// encoding writes each stream to where the other rank decodes it, as compressed_all_gather says.
+///
 /// A sum is ((x0 + x1) + x2) + ... in the order of the ranks, in float, and rounded once: the bits of a communicator
 /// that reduces in rank order, the same in every run and on every executor. NCCL, which adds bf16 in an order of its
 /// own and may round after each addition, may give other ones.
@@ -338,15 +341,13 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       on.run(sum, sum.groups());
     };
     streams.exchange(
-        part_of, [] {},
-        [&](Exec const& on, std::int64_t first, std::int64_t end) {
-          std::int64_t const begin = layout.first_of(first);
-          std::int64_t const count = layout.first_of(end) - begin;
-          streams.decode(on, first, end, [&](int from, std::int64_t which) {
-            std::int64_t const place = streams.place(from, rank) * count + layout.first_of(which) - begin;
-            return space[at.decoded].slice(0, place, layout.weights_of(which));
+        part_of, [](std::int64_t, std::int64_t) {},
+        [&](Exec const& on, std::int64_t which) {
+          std::int64_t const count = layout.weights_of(which);
+          streams.decode(on, which, [&](int from) {
+            return space[at.decoded].slice(0, streams.place(from, rank) * count, count);
           });
-          add(on, begin, {space[at.decoded].data, {ranks.size() - 1, count}});
+          add(on, layout.first_of(which), {space[at.decoded].data, {ranks.size() - 1, count}});
         },
         [&] {
           if (layout.head > 0) {

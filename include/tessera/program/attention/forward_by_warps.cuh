@@ -8,13 +8,16 @@
 ///
 ///   * A lane's keys share one scale (quantize/granularity.hpp), and so do a row's scores in a lane. Sums begin at the
 ///     bits of 1.5 2^23, so that they are floats without an instruction; a weight's code is then a multiply-add that is
-///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. Moved by 7 bits, a code
-///     of e4m3 is the fp16 of 2^-8 of its number, denormal ones included. In all a score takes four instructions.
-///   * The sum of a row's weights is a product with ones, 8 products a tile, and so is rounded as the results are.
-///   * There is one sync a tile. Keys and widened values have two stages. A thread widens the codes of values that it
-///     has copied itself, one tile ahead.
+///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
+///     part of an operand. In all a score takes four instructions.
+///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
+///   * There is one sync a tile. Keys and values have two stages. Where values are widened, a thread widens the codes
+///     that it has copied itself, one tile ahead.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
+///
+/// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
+/// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
 ///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
@@ -22,7 +25,7 @@
 /// Cost for each head: 4 * queries * keys * channels operations, less what a mask leaves out in whole tiles, and
 /// channels * (2 * keys + rows) bytes for each block of `rows` queries.
 ///
-/// Tuning and measurements: tuning/attention/forward_by_warps.hpp.
+/// Tuning and measurements: tuning/attention/forward_by_warps.hpp, tuning/attention/byte_products.hpp.
 #pragma once
 
 #include <cstdint>
@@ -30,87 +33,85 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
-#include <tessera/program/attention/detail/parked_weights.cuh>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
 #include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
-#include <tessera/program/attention/detail/warp_operands.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
-#include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/multiply_sums.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Method: an attention_method with piecewise_linear_softmax and integer codes of queries and keys, of which a lane has
-/// one scale of keys. T: the type of results. Channels: the most channels that a head may have, 64 or 128. Sets: with
-/// 128 channels, how many times 16 rows a warp has, 1 or 2. Codes lie as quantize_heads leaves them, in rows of whole
-/// 16 bytes.
-template <class Method, class T, int Channels, int Sets>
+/// Products: how weights are multiplied by values, half_products or byte_products, for an attention_method with
+/// piecewise_linear_softmax and integer codes of queries and keys, of which a lane has one scale of keys. T: the type
+/// of results. Codes lie as quantize_heads leaves them, in rows of whole 16 bytes.
+template <class Products, class T>
 struct forward_by_warps {
+  using method = typename Products::method;
   using softmax_type = piecewise_linear_softmax;
-  static_assert(std::is_same_v<typename Method::softmax, softmax_type> && (Channels == 64 || Channels == 128) &&
-                    (Sets == 1 || (Sets == 2 && Channels == 128)),
-                "tessera: forward_by_warps has 64 channels, or 128 in one or two sets, and piecewise_linear_softmax");
+  static_assert(std::is_same_v<typename method::softmax, softmax_type>,
+                "tessera: forward_by_warps has the softmax piecewise_linear_softmax");
   /// The element that codes of queries and keys lie in.
-  using score_code = typename Method::score_code;
+  using score_code = typename method::score_code;
   using code_type = float8_e4m3;
   using state_type = typename softmax_type::state_type;
-  static constexpr int warps = Channels == 64 ? 4 : 8;
-  static constexpr int lanes = 32 * warps;
-  static constexpr int tiles = Channels == 64 ? 2 : 1;  ///< 16 rows of a warp; registers are for so many
-  static constexpr int sets = Sets;                     ///< sets of rows, whose scores are made one after the other
-  static constexpr int set_rows = 16 * tiles * warps;   ///< queries of a set
-  static constexpr int rows = sets * set_rows;          ///< queries of a thread block
-  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 2 : 1;
-  static constexpr int from_architecture = 800;
-  /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
-  /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
-  static constexpr bool begins_keys_late = Channels == 64;
-  /// Whether references stay in registers: else 64 channels have 353 TFLOP/s in place of 348, two sets 378 in place of
-  /// 373, and one set of 128 channels has 1 % less.
-  static constexpr bool keeps_references = Channels == 128 && Sets == 1;
+  static constexpr int channels = Products::channels;  ///< the most channels that a head may have
+  static constexpr int lanes = 32 * Products::warps;
+  static constexpr int tiles = Products::tiles;  ///< 16 rows of a warp
+  static constexpr int sets = Products::sets;    ///< sets of rows, whose scores are made one after the other
+  static constexpr int set_rows = 16 * tiles * Products::warps;  ///< queries of a set
+  static constexpr int rows = sets * set_rows;                   ///< queries of a thread block
+  static constexpr int blocks_per_multiprocessor = Products::blocks_per_multiprocessor;
+  static constexpr int from_architecture = Products::from_architecture;
+  static constexpr int before_architecture = Products::before_architecture;
   /// How keys and values get to shared memory.
-  using sources = detail::warp_operands<Method, Channels, lanes>;
+  using sources = typename Products::sources;
   static constexpr int tile_keys = sources::tile_keys;  ///< keys with one reference
-  static constexpr int width = sources::width;          ///< channels of values that are multiplied at a time
-  static constexpr int parts = sources::parts;          ///< parts of `width` channels
   /// The group that runs it.
   using block = cuda_block<lanes>;
   /// Where a group is: its block of queries.
   using coordinates = detail::query_block<rows>;
 
  private:
-  static constexpr int halves = 2;                                                        ///< rows of a lane in 16
-  using products = row_tile<score_code, tessera::shape<set_rows, tile_keys, 32>, block>;  ///< queries by keys
-  using weights = row_tile<float16, tessera::shape<set_rows, tile_keys, 16>, block>;      ///< their weights
-  using results = row_tile<float16, tessera::shape<set_rows, width, 16>, block>;          ///< weights by values
-  using sums_of_weights = row_tile<float16, tessera::shape<set_rows, 8, 16>, block>;      ///< weights by ones
-  using operands_type = operands_of_sums<weights, results>;
-  using parked_type = detail::parked_weights<operands_type::steps>;
-  using score_bits = typename products::sum_tile;
+  static constexpr int halves = 2;                                                      ///< rows of a lane in 16
+  using scores = row_tile<score_code, tessera::shape<set_rows, tile_keys, 32>, block>;  ///< queries by keys
+  using score_bits = typename scores::sum_tile;
+  using operands_type = typename Products::operands_type;
+  using parked_type = typename Products::parked_type;
+  using totals_type = typename Products::totals_type;
   using row_floats = detail::row_floats<tiles>;
   using key_range = detail::plain_key_range;
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
+  static constexpr bool keeps_references = Products::keeps_references;
+  static constexpr bool keeps_largest = Products::keeps_largest;
+
+  /// What is known of a row and not asked for at once.
+  struct all_terms {
+    float largest;      ///< the largest score of earlier tiles
+    float reference;    ///< the reference of its weights
+    float query_scale;  ///< the scale of the row's query
+  };
+  /// The same where lanes keep the others.
+  struct scale_term {
+    float query_scale;  ///< the scale of the row's query
+  };
 
  public:
   struct scratch_type {
@@ -120,18 +121,15 @@ struct forward_by_warps {
         staged_tile<score_code, set_rows, sources::depth> q[sets];  ///< codes of queries
         typename sources::scratch_type operands;                    ///< keys and values
       };
-      float totals[rows * (Channels + 1)];  ///< sums, rows one number further apart than long
+      struct {
+        float totals[rows * (channels + 1)];  ///< sums, rows one number further apart than long
+        finished_row finished[rows];          ///< what results of each row are made with
+      };
     };
-    finished_row finished[rows];  ///< what results of each row are made with
-    /// What is known of a row and not asked for at once.
-    struct {
-      float largest;      ///< the largest score of earlier tiles
-      float reference;    ///< the reference of its weights
-      float query_scale;  ///< the scale of the row's query
-    } terms[rows];
+    std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
 
     /// The sum of a channel.
-    __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (Channels + 1) + channel]; }
+    __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
   };
 
   attention_shape shape;
@@ -142,7 +140,7 @@ struct forward_by_warps {
   sequence_lengths key_lengths;
   std::int64_t left;   ///< attention_mask::left
   std::int64_t right;  ///< attention_mask::right
-  attention_writer<Method, T> writer;
+  attention_writer<method, T> writer;
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
   /// How many groups there are: blocks of queries, times the splits of the keys.
@@ -159,10 +157,7 @@ struct forward_by_warps {
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
-    each_constant<sets>([&](auto set) {
-      each_constant<parts>([&](auto part) { results::clear(group, totals.of_channels[set.value][part.value]); });
-      sums_of_weights::clear(group, totals.rounded[set.value]);
-    });
+    Products::clear(group, totals);
     auto const range = key_range::of(at, rows, tile_keys, static_cast<int>(which % partials.splits()),
                                      static_cast<int>(partials.splits()));
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
@@ -177,17 +172,13 @@ struct forward_by_warps {
       }
     }
     copies_in_flight<block>::template await<0>();
-    finish_rows(group, at, which % partials.splits(), totals, scratch);
+    finish_rows(group, at, which % partials.splits(), state, totals, scratch);
   }
 
  private:
-  /// The sums of a lane's rows.
-  struct totals_type {
-    typename results::sum_tile of_channels[sets][parts];
-    typename sums_of_weights::sum_tile rounded[sets];  ///< of the numbers of weights' codes
-  };
   /// What a lane knows of its rows from tile to tile.
   struct lane_rows {
+    row_floats largest;    ///< of earlier tiles' scores, where keeps_largest
     row_floats reference;  ///< of rows' weights, where keeps_references
     float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
   };
@@ -210,13 +201,20 @@ struct forward_by_warps {
                                              scratch_type& scratch) const {
     for (unsigned row = lane; row < static_cast<unsigned>(rows); row += static_cast<unsigned>(lanes)) {
       std::int64_t const query = at.first_query + row;
-      scratch.terms[row] = {
-          -infinity, -infinity,
-          query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F};
+      float const scale =
+          query < shape.queries ? queries.scales(at.sequence, at.head, method::query_groups::group_of(query)) : 0.0F;
+      if constexpr (keeps_references && keeps_largest) {
+        scratch.terms[row] = {scale};
+      } else {
+        scratch.terms[row] = {-infinity, -infinity, scale};
+      }
     }
     group.sync();
     state.most_scale = 0.0F;
-    each_row([&](int tile, int half) { state.reference.of[tile][half] = -infinity; });
+    each_row([&](int tile, int half) {
+      state.largest.of[tile][half] = -infinity;
+      state.reference.of[tile][half] = -infinity;
+    });
     each_constant<sets>([&](auto set) {
       each_row([&](int tile, int half) {
         float const scale = scratch.terms[row_of(lane, tile, half, set.value)].query_scale;
@@ -230,7 +228,7 @@ struct forward_by_warps {
     return first / tile_keys % 2;
   }
 
-  /// Starts to copy queries, the first keys and values, and widens these.
+  /// Starts to copy queries, the first keys and values. Where values are widened, widens these and copies the next.
   __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
                                                key_range const& range, sources const& from,
                                                scratch_type& scratch) const {
@@ -240,17 +238,19 @@ struct forward_by_warps {
       each_constant<sets>(
           [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
       from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
-      from.begin_values(lane, range.first, scratch.operands);
+      from.begin_values(lane, range.first, scratch.operands, stage_of(range.first));
     }
     copies::commit();
-    copies::template await<0>();
-    if (range.first < range.end) {
-      sources::widen_values(lane, scratch.operands, stage_of(range.first));
+    if constexpr (sources::widens) {
+      copies::template await<0>();
+      if (range.first < range.end) {
+        sources::widen_values(lane, scratch.operands, stage_of(range.first));
+      }
+      if (range.first + tile_keys < range.end) {
+        from.begin_values(lane, range.first + tile_keys, scratch.operands, 0);
+      }
+      copies::commit();
     }
-    if (range.first + tile_keys < range.end) {
-      from.begin_values(lane, range.first + tile_keys, scratch.operands);
-    }
-    copies::commit();
   }
 
   /// A score of a row before it is scaled, integer_magic more than it is.
@@ -281,10 +281,13 @@ struct forward_by_warps {
     int const next = first + tile_keys;
     float next_scale = 0.0F;
     copies::template await<0>();
-    group.sync();  // keys and widened values are there, and all have read those of the tile before
+    group.sync();  // keys and values are there, and all have read those of the tile before
     auto const begin_next_keys = [&] {
       if (next < range.end) {
         from.begin_keys(lane, next, scratch.operands.k[1 - stage]);
+        if constexpr (!sources::widens) {
+          from.begin_values(lane, next, scratch.operands, 1 - stage);
+        }
         next_scale = from.scale(next);
       }
     };
@@ -296,10 +299,10 @@ struct forward_by_warps {
         tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half, set.value)].query_scale * key_scale;
       });
       score_bits sums;
-      products::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-      multiply_staged<products>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
+      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
-      if constexpr (!begins_keys_late && set.value == 0) {
+      if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
       }
       turn<IsPlain>(lane, tile, state, totals, scratch, set.value);
@@ -308,17 +311,19 @@ struct forward_by_warps {
         parked = parked_type::of(operands);
       }
     });
-    if (next < range.end) {
-      sources::widen_values(lane, scratch.operands, 1 - stage);
+    if constexpr (sources::widens) {
+      if (next < range.end) {
+        sources::widen_values(lane, scratch.operands, 1 - stage);
+      }
+      if (next + tile_keys < range.end) {
+        from.begin_values(lane, next + tile_keys, scratch.operands, stage);
+      }
     }
-    if (next + tile_keys < range.end) {
-      from.begin_values(lane, next + tile_keys, scratch.operands);
-    }
-    if constexpr (begins_keys_late) {
+    if constexpr (Products::begins_keys_late) {
       begin_next_keys();
     }
     copies::commit();
-    add_values(group, operands, parked, scratch.operands.values[stage], totals);
+    Products::add(group, operands, parked, scratch.operands.values[stage], totals);
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
@@ -376,19 +381,31 @@ struct forward_by_warps {
     row_floats factors;
     each_row([&](int t, int half) {
       auto& terms = scratch.terms[row_of(lane, t, half, set)];
-      state_type softmax{terms.largest, keeps_references ? state.reference.of[t][half] : terms.reference, 0.0F};
+      state_type softmax = softmax_of(state, terms, t, half);
       factors.of[t][half] = softmax_type{}.turn(softmax, tile.most.of[t][half]) + tile.zero.of[t][half];
       tile.reference.of[t][half] = softmax.reference;
+      state.largest.of[t][half] = softmax.largest;
       state.reference.of[t][half] = softmax.reference;
-      sync_warp();  // all lanes of the row have read it
-      if (lane % 4U == 0U) {
-        terms.largest = softmax.largest;
-        terms.reference = softmax.reference;
+      if constexpr (!keeps_references || !keeps_largest) {
+        sync_warp();  // all lanes of the row have read it
+        if (lane % 4U == 0U) {
+          terms.largest = softmax.largest;
+          terms.reference = softmax.reference;
+        }
       }
       tile.zero.of[t][half] = softmax_type::zero_of(8.0F * tile.scales.of[t][half], softmax.reference) * 0x1p-7F;
     });
-    each_constant<parts>([&](auto part) { factors.scale(totals.of_channels[set][part.value]); });
-    factors.scale(totals.rounded[set]);
+    Products::turn(factors, totals, set);
+  }
+  /// What is known of the scores of a row in earlier tiles, without the sum of weights.
+  template <class Terms>
+  __device__ __forceinline__ static state_type softmax_of(lane_rows const& state, Terms const& terms, int tile,
+                                                          int half) {
+    if constexpr (keeps_references && keeps_largest) {
+      return {state.largest.of[tile][half], state.reference.of[tile][half], 0.0F};
+    } else {
+      return {terms.largest, keeps_references ? state.reference.of[tile][half] : terms.reference, 0.0F};
+    }
   }
   template <bool IsPlain>
   __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
@@ -414,82 +431,35 @@ struct forward_by_warps {
         set_score(sums, t, half, i, place + 65536.0F);
       }
     });
-    each_constant<operands_type::steps>([&](auto step) { pack(step.value, sums, operands); });
-  }
-  /// Makes operands of the codes in the last bits of scores: fp16 of 2^-8 of their numbers.
-  __device__ __forceinline__ static void pack(int step, score_bits const& sums, operands_type& operands) {
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        auto const& of = sums.values[tile][2 * step + word / 2];
-        auto const first = static_cast<std::uint32_t>(of[word % 2 * 2]);
-        auto const second = static_cast<std::uint32_t>(of[word % 2 * 2 + 1]);
-        operands.of_step[step].words[0][tile][word] = pick_bytes(first, second, 0x5410U) << 7;
-      }
-    }
-  }
-  template <class Operand>
-  __device__ __forceinline__ static void add_ones(block const& group, Operand const& operand,
-                                                  typename sums_of_weights::sum_tile& sums) {
-    constexpr std::uint32_t one = 0x3c003c00U;
-    typename sums_of_weights::b_tile ones;
-    ones.words[0][0][0] = one;
-    ones.words[0][0][1] = one;
-    typename sums_of_weights::a_tile same;  // rows by tokens, whatever the columns of the product are
-    static_assert(sizeof same == sizeof operand);
-    memcpy(&same, &operand, sizeof same);
-    sums_of_weights::multiply(group, same, ones, sums);
-  }
-  __device__ __forceinline__ static void add_values(block const& group, operands_type const& operands,
-                                                    parked_type const& parked,
-                                                    typename sources::value_tile const& widened, totals_type& totals) {
-    each_constant<operands_type::steps>([&](auto step) {
-      typename results::a_tile of_sets[sets];
-      of_sets[sets - 1] = operands.of_step[step.value];
-      if constexpr (sets == 2) {
-        of_sets[0] = parked.template operand<typename results::a_tile>(step.value);
-      }
-      each_constant<parts>([&](auto part) {
-        typename results::b_tile b_tile;
-        detail::load_b_transposed_of<results>(group, b_tile, widened[part.value], step.value * results::depth);
-        each_constant<sets>([&](auto set) {
-          results::multiply(group, of_sets[set.value], b_tile, totals.of_channels[set.value][part.value]);
-        });
-      });
-      each_constant<sets>([&](auto set) { add_ones(group, of_sets[set.value], totals.rounded[set.value]); });
-    });
+    Products::pack(sums, operands);
   }
 
   /// Writes results and log-sum-exps, or the partial results of a split.
   __device__ __forceinline__ void finish_rows(block const& group, coordinates const& at, std::int64_t split,
-                                              totals_type& totals, scratch_type& scratch) const {
-    constexpr float of_weights = 256.0F;  // operands are 2^-8 of the numbers
-    detail::split_writer<Method, T> const to{writer, partials, split, at.sequence, at.head};
+                                              lane_rows const& state, totals_type& totals,
+                                              scratch_type& scratch) const {
+    detail::split_writer<method, T> const to{writer, partials, split, at.sequence, at.head};
     group.sync();  // all lanes have read what is there
     if (group.lane % 4 == 0) {
       each_constant<sets>([&](auto set) {
         each_row([&](int tile, int half) {
           int const row = row_of(static_cast<unsigned>(group.lane), tile, half, set.value);
-          float const rounded = totals.rounded[set.value].values[tile][0][half * 2] * of_weights;
-          state_type const softmax{scratch.terms[row].largest, scratch.terms[row].reference,
-                                   rounded * softmax_type::weight_of_number};
+          float const rounded = Products::rounded(totals, set.value, tile, half);
+          state_type softmax = softmax_of(state, scratch.terms[row], tile, half);
+          softmax.sum = rounded * softmax_type::weight_of_number;
           scratch.finished[row] = to.finish(at.first_query + row, {softmax, rounded});
         });
       });
     }
     each_constant<sets>([&](auto set) {
-      each_constant<parts>([&](auto part) {
-        results::each(group, totals.of_channels[set.value][part.value], [&](int row, int column, float total) {
-          scratch.total(set.value * set_rows + row, part.value * width + column) =
-              total * (widened_pairs<code_type>::unit() * of_weights);
-        });
+      Products::each(group, totals, set.value, [&](int row, int channel, float total) {
+        scratch.total(set.value * set_rows + row, channel) = total;
       });
     });
     group.sync();
-    for (int i = group.lane; i < rows * Channels; i += lanes) {
-      int const row = i / Channels;
-      to.write(at.first_query + row, i % Channels, scratch.finished[row], scratch.total(row, i % Channels));
+    for (int i = group.lane; i < rows * channels; i += lanes) {
+      int const row = i / channels;
+      to.write(at.first_query + row, i % channels, scratch.finished[row], scratch.total(row, i % channels));
     }
   }
 };

@@ -460,12 +460,17 @@ struct encode_weights_on_warps {
     bool const rans = t.is_rans != 0;
     int const escapes_begin = escapes_offset(rans, coded.coded, words) / 4;
     int const first_word = words_end - coded.words;
-    if (rans) {
-      out[lane] = coded.state;
-    }
-    for (int i = lane + (rans ? weight_stream_spec::states_bytes / 4 : 0); i < coded.payload_bytes / 4; i += 32) {
+    // Each store of the warp fills a line of 128 bytes: parts of a line that is another GPU's take a packet each.
+    int const skew = static_cast<int>(reinterpret_cast<std::uintptr_t>(out) / 4 % 32);
+    std::uint32_t const state = shuffle(coded.state, (lane - skew) & 31);
+    for (int i = lane - skew; i < coded.payload_bytes / 4; i += 32) {
       std::uint32_t value = 0;
-      if (i >= escapes_begin) {
+      if (i < 0) {
+        continue;
+      }
+      if (rans && i < weight_stream_spec::states_bytes / 4) {
+        value = state;
+      } else if (i >= escapes_begin) {
         int const entry = i - escapes_begin;
         value = entry < escapes ? scratch.escapes[escapes_end - escapes + entry] : 0;
       } else if (rans) {

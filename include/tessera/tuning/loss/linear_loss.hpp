@@ -193,6 +193,86 @@ struct loss_chunk {
   return best;
 }
 
+/// The products of the last part of a backward pass on sm_90a, beside a reduction of hidden states' gradients over
+/// ranks. Times are in steps of 64 of a tile's depth, of which each takes 0.64 us on an H200.
+struct loss_products_beside_reduction {
+  std::int64_t classifier_panels;  ///< panels of 256 entries
+  std::int64_t hidden_panels;      ///< panels of 256 tokens
+  std::int64_t channel_tiles;      ///< tiles of a panel
+  std::int64_t workers;            ///< tiles that are multiplied at a time
+  std::int64_t late_workers;       ///< the same where multiprocessors are spared
+  std::int64_t token_steps;        ///< steps of a tile of the classifier
+  std::int64_t entry_steps;        ///< steps of a tile of hidden states
+  std::int64_t reduction;          ///< steps of the reduction
+
+  static constexpr std::int64_t epilogue = 6;   ///< steps of a tile beside those of its depth
+  static constexpr std::int64_t launches = 30;  ///< what a second launch costs
+
+  /// For so many tokens and entries, and bytes that are reduced: 40 us, and 250 GB/s as on two H200 over NVLink.
+  static constexpr std::int64_t steps_of(std::int64_t extent) { return divide_up(extent, std::int64_t{64}) + epilogue; }
+  static constexpr std::int64_t reduction_of(std::int64_t bytes) { return 60 + bytes / 160000; }
+
+  /// How many of the classifier's panels are multiplied after all of hidden states and beside their reduction; 0: none,
+  /// where the last turns of two launches would take more time than is gained.
+  [[nodiscard]] constexpr std::int64_t late_panels() const {
+    std::int64_t best = 0;
+    std::int64_t least = early(0) + reduction;
+    for (std::int64_t late = 1; late <= classifier_panels; ++late) {
+      std::int64_t const turns = divide_up(late * channel_tiles, late_workers);
+      std::int64_t const cost = early(late) + max(launches + turns * token_steps, reduction);
+      best = cost < least ? late : best;
+      least = min(cost, least);
+    }
+    return best;
+  }
+  /// How many panels of hidden states, a multiple of `step`, are multiplied before the others, which then run beside
+  /// their reduction, where there is no classifier's gradient; all: they are multiplied together.
+  [[nodiscard]] constexpr std::int64_t early_hidden_panels(std::int64_t step) const {
+    auto const turns = [&](std::int64_t panels, std::int64_t of) {
+      return divide_up(panels * channel_tiles, of) * entry_steps;
+    };
+    std::int64_t best = hidden_panels;
+    std::int64_t least = turns(hidden_panels, workers) + reduction;
+    for (std::int64_t some = step; some < hidden_panels; some += step) {
+      std::int64_t const of_some = reduction * some / hidden_panels;
+      std::int64_t const cost = turns(some, workers) +
+                                max(launches + turns(hidden_panels - some, late_workers), of_some) + reduction -
+                                of_some;
+      best = cost < least ? some : best;
+      least = min(cost, least);
+    }
+    return best;
+  }
+
+ private:
+  /// Steps of the launch that has all of hidden states and all but so many panels of the classifier.
+  [[nodiscard]] constexpr std::int64_t early(std::int64_t late) const {
+    std::int64_t const of_hidden = hidden_panels * channel_tiles;
+    std::int64_t const others = (classifier_panels - late) * channel_tiles;
+    std::int64_t const ratio = entry_steps / token_steps;
+    if (ratio < 2) {
+      std::int64_t const all = of_hidden + others;
+      return divide_up(all, workers) * (of_hidden * entry_steps + others * token_steps) / max(all, std::int64_t{1});
+    }
+    std::int64_t const idle = (workers - of_hidden % workers) % workers;  // in the last turn of the longer ones
+    return divide_up(of_hidden, workers) * entry_steps +
+           divide_up(max(others - idle * ratio, std::int64_t{0}), workers) * token_steps;
+  }
+};
+
+/// Multiprocessors that the backward pass leaves to the reduction of hidden states' gradients over ranks beside it: as
+/// many as NCCL's rings have channels on two H200, each a thread block with a multiprocessor of its own.
+inline constexpr int rank_reduction_multiprocessors = 24;
+
+/// How many tokens' gradients of hidden states ranks add up together, `row_bytes` each: a quarter, or as many as make
+/// 4 MiB, in multiples of the rows of tiles.
+[[nodiscard]] constexpr std::int64_t rank_reduction_chunk(std::int64_t tokens, std::int64_t row_bytes) {
+  constexpr std::int64_t rows = 256;
+  constexpr std::int64_t least_bytes = std::int64_t{4} << 20;
+  std::int64_t const least = divide_up(least_bytes, max(row_bytes, std::int64_t{1}));
+  return divide_up(max(divide_up(tokens, std::int64_t{4}), least), rows) * rows;
+}
+
 /// How many rows of a classifier that is a source are in memory at a time, `row_bytes` each: as many as 56 MiB have
 /// room for, or a quarter of the budget, where there is one.
 ///

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The program of attention over codes for GPUs without wgmma, for the types and masks that it is made for.
+/// The program of attention over codes for GPUs without wgmma, for the types and masks that it is made for: with
+/// products of e4m3 where tensor cores have them, else of fp16.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,13 @@
 #include <tessera/algorithm/attention/detail/call_programs.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/map/no_bias.hpp>
+#include <tessera/program/attention/detail/byte_products.cuh>
+#include <tessera/program/attention/detail/half_products.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/quantize/smoothed.hpp>
@@ -18,16 +23,15 @@
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/attention/byte_products.hpp>
 #include <tessera/tuning/attention/forward_by_warps.hpp>
 
 namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// forward_by_warps: sm_80 and later, where the code is not that of sm_90a, with enough shared memory.
-struct forward_by_warps_model {
-  static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
-
+/// What the models of forward_by_warps have in common: sm_80 and later, where the code is not that of sm_90a.
+struct forward_by_warps_calls {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     using method = typename Call::method;
@@ -40,8 +44,8 @@ struct forward_by_warps_model {
         unless(is_one_for_a_lane(typename quantizer::granularity_type{}, 8, 128), "a lane's keys have several scales"),
         unless(std::is_same_v<decltype(Call::bias), no_bias>, "something is added to scores"));
   }
-  template <class Architectures, class Call>
-  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+  template <class Exec, class Call>
+  static refusal refuses(Exec const& exec, Call const& call) {
     return first_of(
         unless(call.queries.data == nullptr, "queries have no codes yet"),
         unless(!exec.template has<specific_program>(),
@@ -50,20 +54,32 @@ struct forward_by_warps_model {
         unless(channels_of(call) <= 128, "heads have more than 128 channels"),
         unless(call.shape.keys < most_keys, "keys exceed 31 bits"),
         unless(call.shape.queries >= fewest_queries, "sequences have fewer than 64 queries"),
-        unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
-        channels_of(call) <= 64 ? exec.template lacks<program_for<Call, 64, 1>>()
-                                : exec.template lacks<program_for<Call, 128, 1>>());
+        unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"));
   }
-  template <class Architectures, class Call>
-  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    if (channels_of(call) <= 64) {
-      run_program<program_for<Call, 64, 1>>(exec, call);
-    } else if (sets_of(exec, call) == 1) {
-      run_program<program_for<Call, 128, 1>>(exec, call);
-    } else {
-      run_program<program_for<Call, 128, 2>>(exec, call);
-    }
-    merge_splits(exec, call);
+  template <class Call>
+  static std::int64_t channels_of(Call const& call) {
+    return max(call.shape.channels, call.shape.channels_of_values());
+  }
+  /// Enqueues the program that multiplies by such products.
+  template <class Products, class Exec, class Call>
+  static void run_program(Exec const& exec, Call const& call) {
+    auto const& heads = call.heads;
+    forward_by_warps<Products, typename Call::value_type> const program{call.shape,
+                                                                        heads.queries,
+                                                                        heads.keys,
+                                                                        heads.values,
+                                                                        call.query_lengths,
+                                                                        call.key_lengths,
+                                                                        call.options.window_left,
+                                                                        call.options.keys_behind(),
+                                                                        writer_of(call),
+                                                                        call.partials};
+    exec.run(program, program.groups());
+  }
+  /// The refusal of such products by the device.
+  template <class Products, class Call, class Exec>
+  static refusal lacks(Exec const& exec) {
+    return exec.template lacks<forward_by_warps<Products, typename Call::value_type>>();
   }
 
  private:
@@ -73,36 +89,6 @@ struct forward_by_warps_model {
 
   template <class Q>
   static constexpr bool has_integer_codes = std::is_integral_v<typename gemm_operand<stored_code<Q>>::sum_type>;
-  template <class Call, int Channels, int Sets>
-  using program_for = forward_by_warps<typename Call::method, typename Call::value_type, Channels, Sets>;
-
-  template <class P, class Exec, class Call>
-  static void run_program(Exec const& exec, Call const& call) {
-    auto const& heads = call.heads;
-    P const program{call.shape,
-                    heads.queries,
-                    heads.keys,
-                    heads.values,
-                    call.query_lengths,
-                    call.key_lengths,
-                    call.options.window_left,
-                    call.options.keys_behind(),
-                    writer_of(call),
-                    call.partials};
-    exec.run(program, program.groups());
-  }
-  /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
-  template <class Exec, class Call>
-  static int sets_of(Exec const& exec, Call const& call) {
-    bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
-    bool const has_room = !exec.template lacks<program_for<Call, 128, 2>>();
-    return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
-  }
-
-  template <class Call>
-  static std::int64_t channels_of(Call const& call) {
-    return max(call.shape.channels, call.shape.channels_of_values());
-  }
   /// Whether all rows of codes have whole chunks, and codes of values and scales of keys are neighbours.
   template <class Call>
   static bool has_chunks(Call const& call) {
@@ -112,6 +98,81 @@ struct forward_by_warps_model {
            (dense_chunks<code>::suits(heads.queries.codes[0][0]) && dense_chunks<code>::suits(heads.keys.codes[0][0]) &&
             dense_chunks<float8_e4m3>::suits(heads.values.codes[0][0][0]) &&
             heads.values.codes.stride(3) == attention_padding && heads.keys.scales.stride(2) == 1);
+  }
+};
+
+/// forward_by_warps with products of fp16, where there is enough shared memory.
+struct forward_by_warps_model : forward_by_warps_calls {
+  static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
+
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(forward_by_warps_calls::refuses(exec, call), channels_of(call) <= 64
+                                                                     ? lacks<products<Call, 64, 1>, Call>(exec)
+                                                                     : lacks<products<Call, 128, 1>, Call>(exec));
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    if (channels_of(call) <= 64) {
+      run_program<products<Call, 64, 1>>(exec, call);
+    } else if (sets_of(exec, call) == 1) {
+      run_program<products<Call, 128, 1>>(exec, call);
+    } else {
+      run_program<products<Call, 128, 2>>(exec, call);
+    }
+    merge_splits(exec, call);
+  }
+
+ private:
+  template <class Call, int Channels, int Sets>
+  using products = half_products<typename Call::method, Channels, Sets>;
+
+  /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
+  template <class Exec, class Call>
+  static int sets_of(Exec const& exec, Call const& call) {
+    bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
+    bool const has_room = !lacks<products<Call, 128, 2>, Call>(exec);
+    return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
+  }
+};
+
+/// forward_by_warps with products of e4m3: sm_89, and sm_120 and later.
+struct forward_in_e4m3_model : forward_by_warps_calls {
+  static constexpr char const* name = "forward_by_warps in e4m3 (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(
+        unless(may_be_for(static_cast<Exec const*>(nullptr)), "this source is compiled for neither sm_89 nor sm_120"),
+        forward_by_warps_calls::refuses_types<Exec, Call>());
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(forward_by_warps_calls::refuses(exec, call), with_products(exec, call, [&](auto products) {
+                      return lacks<typename decltype(products)::type, Call>(exec);
+                    }));
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    with_products(exec, call, [&](auto products) { run_program<typename decltype(products)::type>(exec, call); });
+    merge_splits(exec, call);
+  }
+
+ private:
+  template <class Architectures>
+  static constexpr bool may_be_for(basic_cuda<Architectures> const*) {
+    return may_have_architecture(Architectures{}, 890, 900) || may_have_architecture(Architectures{}, 1200, 10000);
+  }
+  /// Gives what function(std::type_identity<products>) gives for the products of a call on a device.
+  template <class Exec, class Call, class Function>
+  static auto with_products(Exec const& exec, Call const& call, Function const& function) {
+    int const architecture = exec.state->architecture() < 1200 ? 890 : 1200;
+    return with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
+      return with_constant<890, 1200>(architecture, [&](auto of) {
+        constexpr byte_products_policy policy = policy_of<byte_products_tuning<channels.value>>(of.value);
+        return function(std::type_identity<byte_products<typename Call::method, channels.value, policy>>{});
+      });
+    });
   }
 };
 

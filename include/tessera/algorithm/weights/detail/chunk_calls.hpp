@@ -90,19 +90,6 @@ template <Executor Exec>
   return nullptr;
 }
 
-/// Calls a function that uses a side queue. Where it throws, the executor waits for what the side was given, so that
-/// nobody uses memory any more that the caller gives back then.
-template <Executor Exec, class Function>
-auto joining(side_queue<Exec> const& wire, Function const& function) {
-  try {
-    return function();
-  } catch (...) {
-    wire.mark(0);
-    wire.join(0);
-    throw;
-  }
-}
-
 /// Encoding and decoding of the chunks of lists, several lists at a time.
 template <class Codec>
 struct chunk_calls {

@@ -37,6 +37,7 @@ struct message_layout {
   static constexpr std::int64_t most_chunks = 32;
   static constexpr std::int64_t block = 1 << weight_stream_spec::largest_log2_block;
   static constexpr std::int64_t alignment = 256;
+  static constexpr std::int64_t line = 128;
 
   std::int64_t count = 0;   ///< weights of the list
   std::int64_t head = 0;    ///< weights that are sent as they are
@@ -113,14 +114,6 @@ struct message_layout {
       largest = max(largest, group_from(first));
     }
     return largest;
-  }
-  /// The most weights that are encoded in one call.
-  [[nodiscard]] std::int64_t most_in_a_group() const {
-    std::int64_t most = 0;
-    for (std::int64_t first = 0; first < chunks; first += group_from(first)) {
-      most = max(most, first_of(first + group_from(first)) - first_of(first));
-    }
-    return most;
   }
   /// Bytes of a chunk's slot, which hold its longest stream.
   [[nodiscard]] std::int64_t slot_bytes(std::int64_t which) const {
@@ -202,6 +195,22 @@ struct message_layout {
     using number = std::conditional_t<std::is_const_v<Byte>, std::int64_t const, std::int64_t>;
     return matrix_view<number>(reinterpret_cast<number*>(first), {senders, table_numbers()},
                                {stride / std::int64_t{sizeof(number)}, 1});
+  }
+
+  /// The byte at which a chunk's stream begins where another rank stores it: its planes then lie at multiples of a line,
+  /// since each part of a line that is stored over NVLink is a packet.
+  [[nodiscard]] std::int64_t stored_at(std::int64_t which) const {
+    weight_stream_spec const spec = spec_of(which);
+    std::int64_t const planes = spec.coder == weight_coder::stored ? 0 : spec.planes_offset();
+    return stored_bytes_before(which) + align_up(planes, line) - planes;
+  }
+  /// Bytes of the streams of chunks before this one, where another rank stores them.
+  [[nodiscard]] std::int64_t stored_bytes_before(std::int64_t which) const {
+    std::int64_t before = 0;
+    for (std::int64_t i = 0; i < which; ++i) {
+      before += slot_bytes(i) + alignment;
+    }
+    return before;
   }
 
   /// Throws corrupt_data where a rank's stream cannot have this size.

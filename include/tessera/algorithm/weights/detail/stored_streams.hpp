@@ -6,9 +6,8 @@
 ///   1. share(): no rank reads its slots of an earlier call any more.
 ///   2. On the side queue, copies of heads to the other ranks: while histograms and codebooks are made nothing else goes
 ///      over the wire.
-///   3. For each group of chunks but the last: encoding; on the side queue meet() and decoding, while the next group is
-///      encoded.
-///   4. Encoding of the last group, meet() and decoding, and on the side queue what is done with heads.
+///   3. For each chunk but the last: encoding; on the side queue meet() and decoding, while the next chunk is encoded.
+///   4. Encoding of the last chunk, meet() and decoding, and on the side queue what is done with heads.
 ///
 /// A stream for each other rank is encoded by itself, also where all of them get the same weights. Over NVLink that costs
 /// no time: encoding is several times as fast as the wire, over which the stream goes as often.
@@ -48,7 +47,7 @@ struct stored_regions {
   region<std::byte> encode;
   region<std::byte> decode;
 
-  /// `has_decoded`: whether there is room for the weights of a group, rank by rank.
+  /// `has_decoded`: whether there is room for the weights of a chunk, rank by rank.
   template <Executor Exec>
   stored_regions(char const* where, Exec const& exec, std::int64_t ranks, message_layout<Codec> const& layout,
                  bool has_decoded)
@@ -56,12 +55,12 @@ struct stored_regions {
     std::int64_t const others = layout.chunks == 0 ? 0 : ranks - 1;
     auto const times = [&](std::int64_t count) { return checked_multiply(where, others, count); };
     heads = plan.template add<value_type>("heads of other ranks", times(layout.head));
-    streams = plan.template add<std::byte>("streams of other ranks", times(layout.sender_bytes()));
+    streams = plan.template add<std::byte>("streams of other ranks", times(layout.stored_bytes_before(layout.chunks)));
     sizes = plan.template add<std::int64_t>("sizes of streams", times(layout.chunks));
-    decoded = plan.template add<value_type>("decoded chunks", has_decoded ? times(layout.most_in_a_group()) : 0);
+    decoded = plan.template add<value_type>("decoded chunks",
+                                            has_decoded && others > 0 ? times(layout.weights_of(layout.longest())) : 0);
     encode = plan.template add<std::byte>("encoding", others == 0 ? 0 : chunks::encode_bytes(exec, layout, others));
-    decode = plan.template add<std::byte>(
-        "decoding", others == 0 ? 0 : chunks::decode_bytes(exec, layout, others * layout.largest_group()));
+    decode = plan.template add<std::byte>("decoding", others == 0 ? 0 : chunks::decode_bytes(exec, layout, others));
   }
 };
 
@@ -84,52 +83,50 @@ class stored_streams {
         space_(space),
         memory_(ranks.share(exec, {space.data(), at.plan.bytes()})) {}
 
-  /// Enqueues the exchange of all chunks. list_for(rank): the list that a rank gets; beside(): what the side queue does
-  /// while the first group is encoded; receive(on, first, end): decodes chunks on an executor, with decode();
-  /// receive_heads(): does with heads what is to be done, on the side queue.
+  /// Enqueues the exchange of all chunks. list_for(rank): the list that a rank gets; beside(first, end): what the side
+  /// queue does with the own weights from `first` to before `end`, none of which are sent; receive(on, chunk): decodes a
+  /// chunk on an executor, with decode(); receive_heads(): does with heads what is to be done, on the side queue.
   template <class ListFor, class Beside, class Receive, class ReceiveHeads>
   void exchange(ListFor const& list_for, Beside const& beside, Receive const& receive,
                 ReceiveHeads const& receive_heads) const {
     joining(wire_, [&] {
       wire_.follow();
       send_heads(list_for);
-      beside();
+      std::int64_t const last = layout_.chunks - 1;
+      beside(0, layout_.head);
+      beside(layout_.first_of(last), layout_.count);
       wire_.mark(0);
-      for (std::int64_t first = 0; first < layout_.chunks; first += layout_.group_from(first)) {
-        std::int64_t const end = first + layout_.group_from(first);
-        encode(first, end, list_for);
-        if (end < layout_.chunks) {
-          wire_.follow();
-          ranks_.meet(wire_.executor());
-          receive(wire_.executor(), first, end);
-        } else {
-          wire_.join(0);
-          ranks_.meet(exec_);
-          wire_.follow();
-          receive_heads();
-          receive(exec_, first, end);
-        }
+      for (std::int64_t which = 0; which < last; ++which) {
+        encode(which, list_for);
+        wire_.follow();
+        ranks_.meet(wire_.executor());
+        receive(wire_.executor(), which);
+        beside(layout_.first_of(which), layout_.first_of(which + 1));
         wire_.mark(0);
       }
+      encode(last, list_for);
+      wire_.join(0);
+      ranks_.meet(exec_);
+      wire_.follow();
+      receive_heads();
+      receive(exec_, last);
+      wire_.mark(0);
       wire_.join(0);
     });
   }
 
-  /// Enqueues decoding chunks of all other ranks, to target_of(rank, chunk). A stream is as long as its header says.
+  /// Enqueues decoding a chunk of all other ranks, to target_of(rank). A stream is as long as its header says.
   template <class TargetOf>
-  void decode(Exec const& on, std::int64_t first, std::int64_t end, TargetOf const& target_of) const {
+  void decode(Exec const& on, std::int64_t which, TargetOf const& target_of) const {
     std::vector<typename Codec::target> targets;
     array_view<std::byte const> const streams = space_[at_.streams];
     each_other([&](int from) {
-      for (std::int64_t which = first; which < end; ++which) {
-        targets.push_back(
-            {layout_.spec_of(which), slot_in(streams, place(from, ranks_.rank()), which), target_of(from, which)});
-      }
+      targets.push_back({layout_.spec_of(which), slot_in(streams, place(from, ranks_.rank()), which), target_of(from)});
     });
     chunks::decode(on, layout_, targets, space_[at_.decode]);
   }
 
-  /// Waits until the sizes of the streams that this rank stored are there, but not for the decoding of the last group.
+  /// Waits until the sizes of the streams that this rank stored are there, but not for the decoding of the last chunk.
   /// What was sent to the rank that got the most.
   [[nodiscard]] compressed_traffic wait_for_traffic() const {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>((ranks_.size() - 1) * layout_.chunks));
@@ -175,7 +172,8 @@ class stored_streams {
   }
   template <class Byte>
   [[nodiscard]] array_view<Byte> slot_in(array_view<Byte> streams, std::int64_t place, std::int64_t which) const {
-    return streams.slice(0, place * layout_.sender_bytes() + layout_.slot_of(which), layout_.slot_bytes(which));
+    return streams.slice(0, place * layout_.stored_bytes_before(layout_.chunks) + layout_.stored_at(which),
+                         layout_.slot_bytes(which));
   }
 
   template <class ListFor>
@@ -188,16 +186,13 @@ class stored_streams {
     }
   }
   template <class ListFor>
-  void encode(std::int64_t first, std::int64_t end, ListFor const& list_for) const {
+  void encode(std::int64_t which, ListFor const& list_for) const {
     std::vector<typename Codec::source> sources;
     each_other([&](int to) {
-      array_view<std::byte> const streams = at_peer(at_.streams, to);
       std::int64_t* const sizes = space_[at_.sizes].data + place(to, ranks_.rank()) * layout_.chunks;
-      for (std::int64_t which = first; which < end; ++which) {
-        sources.push_back(chunks::source_of(layout_, which, list_for(to),
-                                            slot_in(streams, place(ranks_.rank(), to), which),
-                                            reinterpret_cast<std::byte*>(sizes)));
-      }
+      sources.push_back(chunks::source_of(layout_, which, list_for(to),
+                                          slot_in(at_peer(at_.streams, to), place(ranks_.rank(), to), which),
+                                          reinterpret_cast<std::byte*>(sizes)));
     });
     chunks::encode(exec_, layout_, sources, space_[at_.encode]);
   }

@@ -2,6 +2,8 @@
 /// `row_floats`: a number for each row of a lane in products by mma.sync: two rows in each 16, 8 rows apart.
 #pragma once
 
+#include <type_traits>
+
 namespace tessera {
 inline namespace v0 {
 namespace detail {
@@ -21,6 +23,21 @@ struct row_floats {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           column[i] *= of[tile][i / 2];
+        }
+      }
+    }
+  }
+  /// Multiplies totals by the numbers of their rows, and adds sums to them.
+  template <class Sums>
+  __device__ __forceinline__ void scale_and_add(Sums& totals, Sums const& sums) const {
+#pragma unroll
+    for (int tile = 0; tile < Tiles; ++tile) {
+#pragma unroll
+      for (int column = 0; column < static_cast<int>(std::extent_v<decltype(Sums::values), 1>); ++column) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& total = totals.values[tile][column][i];
+          total = __fmaf_rn(total, of[tile][i / 2], sums.values[tile][column][i]);
         }
       }
     }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `warp_operands`: keys and values of attention over codes as a thread block copies them to shared memory for
-/// mma.sync, 128 tokens at a time, with values widened. What does not change from tile to tile is kept in registers.
-/// Begun copies are a batch of copies_in_flight. A lane widens the values that it has copied itself, so that a sync is
-/// needed before they are multiplied, but none before they are widened.
+/// mma.sync, 128 tokens at a time. What does not change from tile to tile is kept in registers. Begun copies are a
+/// batch of copies_in_flight. Values that are multiplied as fp16 are widened: by the lane that has copied them itself,
+/// so that a sync is needed before they are multiplied, but none before they are widened. Those that are multiplied as
+/// e4m3 are copied to where they are multiplied.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -17,9 +20,19 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// The lanes' own codes of values that are to be widened.
+template <int Chunks, bool AreWidened>
+struct values_to_widen {
+  tile_chunk<float8_e4m3> v[Chunks];  ///< codes, each lane's own
+};
+/// None.
+template <int Chunks>
+struct values_to_widen<Chunks, false> {};
+
 /// Method: an attention_method with values in e4m3, of which a lane has one scale of keys. Lanes: those of a thread
-/// block. Rows of codes have whole chunks of 16 bytes, and a channel's codes of 128 tokens are neighbours.
-template <class Method, int Channels, int Lanes>
+/// block. Value: the type in which values are multiplied, float16 or float8_e4m3. Rows of codes have whole chunks of 16
+/// bytes, and a channel's codes of 128 tokens are neighbours.
+template <class Method, int Channels, int Lanes, class Value>
 struct warp_operands {
   using score_code = typename Method::score_code;
   using code_type = float8_e4m3;
@@ -36,13 +49,14 @@ struct warp_operands {
                 "tessera: lanes copy whole rows of keys, and channels of one part of the values");
   /// Codes of keys.
   using key_tile = staged_tile<score_code, tile_keys, depth>;
-  /// Widened values, by channels and tokens.
-  using value_tile = staged_tile<float16, width, tile_keys>[parts];
+  /// Values as they are multiplied, by channels and tokens, or by channels and slots of tokens.
+  using value_tile = staged_tile<Value, width, tile_keys>[parts];
+  static constexpr bool widens = !std::is_same_v<Value, code_type>;  ///< whether values are widened
+  static_assert(!widens || std::is_same_v<Value, float16>, "tessera: values are multiplied as float16 or float8_e4m3");
 
-  struct scratch_type {
-    key_tile k[2];                                     ///< codes of keys, by stages
-    value_tile values[2];                              ///< widened values, by stages
-    tile_chunk<code_type> v[Channels * value_chunks];  ///< codes of values, each lane's own
+  struct scratch_type : values_to_widen<Channels * value_chunks, widens> {
+    key_tile k[2];         ///< codes of keys, by stages
+    value_tile values[2];  ///< values, by stages
   };
 
   score_code const* keys;    ///< the lane's first chunk of keys
@@ -89,13 +103,13 @@ struct warp_operands {
                             key + static_cast<std::uint64_t>(i * key_rows) * key_stride, has_keys);
     }
   }
-  /// Starts to copy the lane's own chunks of a tile of values.
-  __device__ __forceinline__ void begin_values(unsigned lane, int first, scratch_type& scratch) const {
+  /// Starts to copy the lane's own chunks of a tile of values: to where they are widened, or to a stage.
+  __device__ __forceinline__ void begin_values(unsigned lane, int first, scratch_type& scratch, int stage) const {
     unsigned const tile = static_cast<unsigned>(first) / static_cast<unsigned>(tile_keys);
     code_type const* const value = values + static_cast<std::uint64_t>(tile) * value_step;
 #pragma unroll
     for (int i = 0; i < lane_chunks; ++i) {
-      async_copy_16_or_zero(&scratch.v[lane + i * Lanes], value + i * value_rows * tile_keys,
+      async_copy_16_or_zero(place_of(lane, i, scratch, stage), value + i * value_rows * tile_keys,
                             i * value_rows < value_channels);
     }
   }
@@ -118,6 +132,18 @@ struct warp_operands {
       auto* const tokens = reinterpret_cast<uint4*>(&tile.chunk(i * value_rows % width + row, column));
       tokens[0] = {a.x, b.x, c.x, d.x};
       tokens[1] = {a.y, b.y, c.y, d.y};
+    }
+  }
+
+ private:
+  /// Where chunk `i` of a lane is copied to.
+  __device__ __forceinline__ static void* place_of(unsigned lane, int i, scratch_type& scratch, int stage) {
+    if constexpr (widens) {
+      return &scratch.v[lane + i * Lanes];
+    } else {
+      auto const row = static_cast<int>(lane / value_chunks);
+      auto const column = static_cast<int>(lane % value_chunks) * 16;
+      return &scratch.values[stage][i * value_rows / width].chunk(i * value_rows % width + row, column);
     }
   }
 };

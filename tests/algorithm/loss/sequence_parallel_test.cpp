@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A loss whose hidden states and classifier are spread over ranks is that of the whole, for 1, 2, 3 and 8 ranks.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/loss/sequence_parallel.hpp>
+#include <tessera/comm/loopback.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/cut_cross_entropy.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/side_queue.hpp>
+#include <tessera/testing/adversary.hpp>
+#include <tessera/testing/on_ranks.hpp>
+
+#include "support/catch.hpp"
+#include "support/loss_gradient_reference.hpp"
+#include "support/message_of.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+template <class T, class Reducer = lse_reducer<float>>
+using spread_loss = sequence_parallel<vocabulary_parallel<
+    linear_loss<gemm_tile<T, shape<64, 64, 32 / static_cast<int>(sizeof(T))>>, Reducer, gradient_filter<0, 64, 64>>>>;
+
+/// What a rank of equal parts of tokens and of almost equal parts of the vocabulary has, and what it found.
+template <class T, class Gradient>
+struct rank_of_both {
+  loss_problem<T> own;
+  vocabulary_part part;
+  std::vector<float> values;
+  std::vector<Gradient> hidden;
+  std::vector<Gradient> classifier;
+};
+
+template <class T, class Gradient>
+rank_of_both<T, Gradient> part_of_both(loss_problem<T> const& p, int rank, int ranks, Gradient before) {
+  std::int64_t const first = p.vocabulary * rank / ranks;
+  std::int64_t const end = p.vocabulary * (rank + 1) / ranks;
+  std::int64_t const share = p.tokens / ranks * p.channels;
+  rank_of_both<T, Gradient> made{p, {first, p.vocabulary}, std::vector<float>(1), {}, {}};
+  made.own.vocabulary = end - first;
+  made.own.hidden.assign(p.hidden.begin() + rank * share, p.hidden.begin() + (rank + 1) * share);
+  made.own.classifier.assign(p.classifier.begin() + first * p.channels, p.classifier.begin() + end * p.channels);
+  if (!p.bias.empty()) {
+    made.own.bias.assign(p.bias.begin() + first, p.bias.begin() + end);
+  }
+  made.hidden.assign(made.own.hidden.size(), before);
+  made.classifier.assign(made.own.classifier.size(), store<Gradient>(NAN));
+  return made;
+}
+
+/// The inputs of a rank: loss_problem's own are of as many hidden states as labels.
+template <class T>
+auto inputs_of(loss_problem<T> const& own) {
+  auto in = own.inputs();
+  in.hidden = {own.hidden.data(), {static_cast<std::int64_t>(own.hidden.size()) / own.channels, own.channels}};
+  return in;
+}
+
+template <class Loss, class Gradient, class Exec, class T>
+std::vector<rank_of_both<T, Gradient>> run_both(int count, Exec const& exec, loss_problem<T> const& p, bool has_side,
+                                                bool accumulates = false) {
+  std::vector<rank_of_both<T, Gradient>> all;
+  for (int rank = 0; rank < count; ++rank) {
+    all.push_back(part_of_both(p, rank, count, store<Gradient>(accumulates ? 0.5F : NAN)));
+  }
+  testing::on_ranks(count, [&](threads& ranks) {
+    auto& own = all[static_cast<std::size_t>(ranks.rank())];
+    auto const plan =
+        Loss::template plan_backward<Gradient>(exec, count, {p.tokens, own.own.vocabulary, p.channels}, p.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
+    workspace const space(plan, memory);
+    auto const in = inputs_of(own.own);
+    Loss::forward(exec, ranks, in, own.part, p.options, {own.values}, space);
+    linear_loss_gradients<Gradient> out{{own.hidden.data(), {p.tokens / count, p.channels}},
+                                        {own.classifier.data(), {own.own.vocabulary, p.channels}}};
+    out.accumulate_hidden = accumulates;
+    side_queue<Exec> const side(exec, Loss::side_marks, true);
+    if (has_side) {
+      Loss::backward(exec, side, ranks, in, own.part, p.options, {}, out, space);
+    } else {
+      Loss::backward(exec, ranks, in, own.part, p.options, {}, out, space);
+    }
+    exec.wait();
+  });
+  return all;
+}
+
+template <class Loss, class Gradient, class Exec, class T>
+void check_both(int count, Exec const& exec, loss_problem<T> const& p, double tolerance) {
+  CAPTURE(count, p.tokens, p.vocabulary, p.channels);
+  loss_reference const expected = reference_loss(p);
+  gradient_reference const gradient = reference_gradient(p);
+  for (bool const has_side : {false, true}) {
+    std::vector<Gradient> hidden;
+    std::vector<Gradient> classifier;
+    for (auto const& own : run_both<Loss, Gradient>(count, exec, p, has_side)) {
+      CHECK(std::fabs(static_cast<double>(own.values[0]) - expected.total) <= 2e-5 * (1 + std::fabs(expected.total)));
+      hidden.insert(hidden.end(), own.hidden.begin(), own.hidden.end());
+      classifier.insert(classifier.end(), own.classifier.begin(), own.classifier.end());
+    }
+    CHECK(relative_distance(hidden, gradient.hidden) <= tolerance);
+    CHECK(relative_distance(classifier, gradient.classifier) <= tolerance);
+  }
+}
+
+template <class T>
+loss_problem<T> problem_of_both(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
+  auto p = make_loss_problem<T>(tokens, vocabulary, channels, true);
+  weigh_classes(p);
+  p.options.softcap = 4.0F;
+  p.options.z_factor = 1e-2F;
+  p.options.shift = 1;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("hidden states and a classifier that are spread over ranks have the loss and the gradients of the whole",
+          "[host][threads]") {
+  cpu const exec{.threads = 1};
+  for (int const count : {1, 2, 3, 8}) {
+    check_both<spread_loss<float>, float>(count, exec, problem_of_both<float>(72, 131, 24), 4e-6);
+    check_both<spread_loss<bfloat16>, float>(count, exec, problem_of_both<bfloat16>(48, 300, 64), 4e-3);
+    check_both<spread_loss<bfloat16>, bfloat16>(count, exec, problem_of_both<bfloat16>(48, 300, 64), 8e-3);
+  }
+  check_both<spread_loss<float>, float>(3, testing::adversary{.seed = 9}, problem_of_both<float>(330, 131, 8), 4e-6);
+}
+
+TEST_CASE("a gradient of spread hidden states is added to what each rank holds", "[host][threads]") {
+  auto const p = problem_of_both<float>(48, 90, 8);
+  cpu const exec{.threads = 1};
+  for (int const count : {1, 3}) {
+    for (bool const has_side : {false, true}) {
+      auto const fresh = run_both<spread_loss<float>, float>(count, exec, p, has_side);
+      auto const added = run_both<spread_loss<float>, float>(count, exec, p, has_side, true);
+      for (std::size_t rank = 0; rank < fresh.size(); ++rank) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < fresh[rank].hidden.size(); ++i) {
+          wrong += std::fabs(added[rank].hidden[i] - fresh[rank].hidden[i] - 0.5F) <= 1e-6F ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("spread hidden states whose gradient is not wanted cost no reduction", "[host]") {
+  auto const p = make_loss_problem<float>(20, 40, 8);
+  using loss = spread_loss<float>;
+  cpu const exec{.threads = 1};
+  loopback ranks;
+  auto const plan = loss::plan_backward<float>(exec, 1, {20, 40, 8});
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> value(1);
+  std::vector<float> classifier(320, NAN);
+  linear_loss_gradients<float> const out{{}, {classifier.data(), {40, 8}}};
+  side_queue<cpu> const side(exec, loss::side_marks);
+  loss::forward(exec, ranks, p.inputs(), {0, 40}, {}, {value}, space);
+  loss::backward(exec, side, ranks, p.inputs(), {0, 40}, {}, {}, out, space);
+  exec.wait();
+  CHECK(relative_distance(classifier, reference_gradient(p).classifier) <= 4e-6);
+}
+
+TEST_CASE("a workspace of the forward pass alone is enough for it", "[host]") {
+  auto const p = make_loss_problem<float>(20, 40, 8);
+  using loss = spread_loss<float>;
+  cpu const exec{.threads = 1};
+  loopback ranks;
+  auto const plan = loss::plan_forward(exec, 1, {20, 40, 8});
+  buffer<std::byte> memory(exec, plan.bytes());
+  std::vector<float> value(1);
+  loss::forward(exec, ranks, p.inputs(), {0, 40}, {}, {value}, workspace(plan, memory));
+  exec.wait();
+  CHECK(std::fabs(static_cast<double>(value[0]) - reference_loss(p).total) <= 1e-5);
+}
+
+TEST_CASE("ranks refuse spread hidden states that do not fit together, with both values", "[host]") {
+  auto const p = make_loss_problem<float>(20, 40, 8);
+  using loss = spread_loss<float>;
+  cpu const exec{.threads = 1};
+  loopback ranks;
+  auto const plan = loss::plan_backward<float>(exec, 1, {20, 40, 8});
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> value(1);
+  CHECK(message_of([&] {
+          loss::plan_forward(exec, 3, {20, 40, 8});
+        }) == "sequence_parallel.forward: there are 20 tokens, which 3 ranks do not share evenly");
+  auto in = p.inputs();
+  in.hidden = {p.hidden.data(), {10, 8}};
+  CHECK(message_of([&] {
+          loss::forward(exec, ranks, in, {0, 40}, {}, {value}, space);
+        }) == "sequence_parallel.forward: the rank has hidden states of 10 tokens but 1 ranks share 20 labels");
+  in.hidden = {p.hidden.data(), {20, 4}, {8, 1}};
+  CHECK(message_of([&] {
+          loss::forward(exec, ranks, in, {0, 40}, {}, {value}, space);
+        }) ==
+        "sequence_parallel.forward: the hidden states have strides of 8 and 1 but must be contiguous, with 4 and 1");
+  std::vector<float> hidden(320);
+  auto const of = [&](linear_loss_gradients<float> const& out) {
+    return message_of([&] { loss::backward(exec, ranks, p.inputs(), {0, 40}, {}, {}, out, space); });
+  };
+  CHECK(of({{hidden.data(), {19, 8}}}) ==
+        "sequence_parallel.backward: the gradient of the hidden states is 19 x 8 but must be 20 x 8");
+  CHECK(of({{hidden.data(), {20, 8}, {16, 1}}}) ==
+        "sequence_parallel.backward: the gradient of the hidden states has strides of 16 and 1 but must be contiguous, "
+        "with 8 and 1");
+}
