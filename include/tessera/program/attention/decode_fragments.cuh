@@ -35,7 +35,7 @@ template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
   static constexpr float no_reference = detail::relative_sums<1>::no_reference;  ///< below all finite scores
-  static constexpr float headroom = 8.0F;          ///< how far a score may be above the reference, in base 2
+  static constexpr float headroom = 8.0F;  ///< how far a score may be above the reference, in base 2
 
   float outputs[strips][4];  ///< sums of weighted values
   float sum[2];              ///< sums of the lane's weights, for its two columns

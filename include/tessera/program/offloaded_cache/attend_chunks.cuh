@@ -82,7 +82,7 @@ struct attend_rows {
   }
 
  private:
-  using values_type = uint4[2][parts][4];  ///< values of both halves of the warp's tokens
+  using values_type = uint4[2][parts][4];      ///< values of both halves of the warp's tokens
   using part_type = detail::relative_sums<4>;  ///< four channels of a row
   using scores_type = row_tile<T, shape<16, warp_tokens, 16>, cuda_warp>;
   using results_type = row_tile<T, shape<16, 64, warp_tokens>, cuda_warp>;
@@ -203,7 +203,7 @@ struct attend_rows {
       });
       std::int64_t const query = head * rows + row;
       *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = {all.totals[0], all.totals[1],
-                                                                                       all.totals[2], all.totals[3]};
+                                                                                        all.totals[2], all.totals[3]};
       if (i % fours == 0) {
         call.step.states(split, at, query) = {all.reference, all.reference, all.sum};
       }
