@@ -28,8 +28,6 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
     tessera::tensor_map const& map, tessera::box_coordinate at, void (*multiply)(unsigned char const*)"
   tile/cuda/sm_90/token_boxes.cuh:2 "${given_copy}, tessera::token_map const& map, std::int32_t length"
   tile/cuda/sm_90/warpgroup_mma.cuh "tessera::matrix_descriptor a, tessera::matrix_descriptor b"
-  tile/cuda/sm_90/logit_rows.cuh "float (&sums)[96], std::int32_t first, std::int32_t entries, float scale, \
-    tessera::scaled_exponentials<float> (&kept)[16][1]"
   tile/cuda/sm_90/warpgroup_rows.cuh "float (&sums)[64]"
   tile/cuda/sm_90/worker_warps.cuh "tessera::cuda_block<160> const& group, ring_scratch& scratch, \
     void (*init_barriers)(ring_scratch&), void (*work)(ring_scratch&, int, int), void (*load)(ring_scratch&, int)")

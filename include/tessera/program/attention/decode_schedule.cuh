@@ -16,7 +16,6 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/online_softmax.hpp>
-#include <tessera/tile/cuda/detail/relative_sums.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
@@ -238,7 +237,7 @@ struct decode_schedule {
   /// Merges two channels of a row over all warps, and writes them.
   template <class Splits>
   __device__ __forceinline__ void join(decode_work_item const& work, Splits const& all, int number, int pair) const {
-    using part_type = detail::relative_sums<2>;
+    using part_type = relative_sums<2>;
     auto const joined = part_type::template join<Warps>([&](int warp) {
       float2 const two = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
       return part_type{all(warp).reference[number], all(warp).sum[number], {two.x, two.y}};

@@ -91,7 +91,7 @@ struct write_loss_gradient {
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_coordinate coordinate, scratch_type& scratch,
                                              std::int32_t) const {
     tile_part part{coordinate, static_cast<std::int32_t>(range.width()) - coordinate.column,
-                   detail::fragment_lanes::first_column(own_lane().lane)};
+                   rows_of_box::first_column(own_lane())};
     rows<Registers>::each_row(
         own_lane(), [&](int row, row_factors& factors) { factors = row_of(coordinate.row + row); }, part.rows);
     scale_sums(sums, part);

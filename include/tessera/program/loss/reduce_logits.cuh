@@ -10,7 +10,7 @@
 ///
 /// Within a tile the four lanes that hold a row find its largest logit together. Each then adds up its exponentials
 /// relative to that, from its first to its last column; the lanes' sums are added as neighbours, then as pairs.
-/// tile/cuda/sm_90/logit_rows.cuh has the cost of other Reducers.
+/// logit_rows.cuh has the cost of other Reducers.
 ///
 /// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
 /// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 for a tile
@@ -27,6 +27,7 @@
 #include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_rows.cuh>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -37,7 +38,6 @@
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
-#include <tessera/tile/cuda/sm_90/logit_rows.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -159,8 +159,7 @@ struct reduce_loss_rows {
   template <int Registers>
   using largest_of_groups = of_rows<float>[groups<Registers>];
 
-  /// The row that a lane keeps the state of, one of the two that it has sums of. Of four lanes, 0 and 2 have the same
-  /// row.
+  /// The row that a lane keeps the state of, one of its two. Of four lanes, 0 and 2 have the same row.
   __device__ __forceinline__ static std::int32_t own_row() { return logit_rows<group_columns>::own_row(own_lane()); }
   __device__ __forceinline__ static warpgroup_lane own_lane() { return warpgroup_lane::in_warp(thread_index()); }
   __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
@@ -239,22 +238,20 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void map_logits(float (&sums)[Registers], box_coordinate coordinate) const {
     auto const last = static_cast<std::int32_t>(tokens.row_of.size()) - 1;
     of_rows<std::int32_t> token;
-    rows<Registers>::each_row(
-        own_lane(), [&](int row, std::int32_t& number) { number = min(coordinate.row + row, last); }, token);
-    rows<Registers>::each_with_row(
-        own_lane(), sums,
-        [&](int, int column, float& sum, std::int32_t number) {
-          float const scaled = sum * scaling.inverse_temperature;
-          sum = scaled == -infinity ? scaled : map(scaled, number, coordinate.column + column);
-        },
-        token);
+    auto const visit = [&](int row, std::int32_t& number) { number = min(coordinate.row + row, last); };
+    rows<Registers>::each_row(own_lane(), visit, token);
+    auto const change = [&](int, int column, float& sum, std::int32_t number) {
+      float const scaled = sum * scaling.inverse_temperature;
+      sum = scaled == -infinity ? scaled : map(scaled, number, coordinate.column + column);
+    };
+    rows<Registers>::each_with_row(own_lane(), sums, change, token);
   }
 
   /// Turns sums into logits, except for the division by the temperature. Columns beyond the vocabulary become minus
   /// infinity.
   template <int Registers>
   __device__ __forceinline__ void scale_sums(float (&sums)[Registers], std::int32_t first_column) const {
-    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(thread_index() % 4);
+    std::int32_t const column = first_column + rows_of_group::first_column(own_lane());
     if (scaling.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = column + further;
@@ -301,11 +298,11 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void pick_targets(float (&sums)[Registers], box_coordinate coordinate,
                                                scratch_type const& scratch) const {
     warpgroup_lane const lane = warpgroup_lane::in_warp(thread_index_here());  // kept, it would cost a register
-    std::int32_t const first = detail::fragment_lanes::first_column(lane.lane);
+    std::int32_t const first = rows_of_group::first_column(lane);
     std::int32_t const column = coordinate.column + first;
     of_rows<std::int32_t> beyond;  // labels, counted from the lane's first column
-    rows<Registers>::each_row(
-        lane, [&](int row, std::int32_t& at) { at = scratch.of_row[row].label - column; }, beyond);
+    auto const find = [&](int row, std::int32_t& at) { at = scratch.of_row[row].label - column; };
+    rows<Registers>::each_row(lane, find, beyond);
     auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
     if (!any_of_warp(is_here(beyond.values[0][0]) || is_here(beyond.values[0][1]))) {
       return;
@@ -315,14 +312,12 @@ struct reduce_loss_rows {
         lane, sums,
         [=](int, int at, float sum, std::int32_t label, float& found) { found = label == at - first ? sum : found; },
         beyond, target);
-    rows<Registers>::each_row(
-        lane,
-        [&](int row, std::int32_t at, float found) {
-          if (is_here(at)) {
-            targets[row_of(coordinate.row + row)] = found * steepness();
-          }
-        },
-        beyond, target);
+    auto const write = [&](int row, std::int32_t at, float found) {
+      if (is_here(at)) {
+        targets[row_of(coordinate.row + row)] = found * steepness();
+      }
+    };
+    rows<Registers>::each_row(lane, write, beyond, target);
   }
 
   /// Adds a tile to the state of its split, and updates the bound after the first tiles and then after every fourth.
@@ -369,19 +364,16 @@ struct reduce_loss_rows {
     warpgroup_lane const lane = own_lane();
     of_rows<float> floors;
     of_rows<bool> have_labels;
-    rows<Registers>::each_row(
-        lane,
-        [&](int row, float& floor, bool& has_label) {
-          floor = scratch.of_row[row].floor;
-          has_label = scratch.of_row[row].label >= 0;
-        },
-        floors, have_labels);
+    auto const read = [&](int row, float& floor, bool& has_label) {
+      floor = scratch.of_row[row].floor;
+      has_label = scratch.of_row[row].label >= 0;
+    };
+    rows<Registers>::each_row(lane, read, floors, have_labels);
     auto const reaches = [&](of_rows<float>& values) {
       bool is_any = false;
-      auto const visit = [&](int, float value, float floor, bool has_label) {
-        is_any |= has_label && !(value < floor);
-      };
-      rows<Registers>::each_row(lane, visit, values, floors, have_labels);
+      rows<Registers>::each_row(
+          lane, [&](int, float value, float floor, bool has_label) { is_any |= has_label && !(value < floor); }, values,
+          floors, have_labels);
       return is_any;
     };
     if (!any_of_warp(reaches(largest))) {
@@ -393,17 +385,16 @@ struct reduce_loss_rows {
       found |= reaches(of_groups[group]) ? std::uint32_t{1} << group : 0;
     }
     found = bits_of_warp(found);
-    int const first = detail::fragment_lanes::first_column(lane.lane);
+    int const first = rows_of_group::first_column(lane);
 #pragma unroll
     for (int group = 0; group < groups<Registers>; ++group) {
       if ((found >> group & 1) != 0) {
         std::uint32_t word = 0;
-        rows_of_group::each_with_row(
-            lane, rows<Registers>::template columns_of<group_columns>(sums, group * group_columns),
-            [&](int, int column, float sum, float floor, bool has_label) {
-              word |= has_label && !(sum < floor) ? std::uint32_t{1} << (column - first) : 0;
-            },
-            floors, have_labels);
+        auto const add = [&](int, int column, float sum, float floor, bool has_label) {
+          word |= has_label && !(sum < floor) ? std::uint32_t{1} << (column - first) : 0;
+        };
+        auto& columns = rows<Registers>::template columns_of<group_columns>(sums, group * group_columns);
+        rows_of_group::each_with_row(lane, columns, add, floors, have_labels);
         add_word(coordinate, group, bits_of_warp(word << first));
       }
     }

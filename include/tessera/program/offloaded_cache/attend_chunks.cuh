@@ -12,10 +12,10 @@
 
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
 #include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/sum.hpp>
-#include <tessera/tile/cuda/detail/relative_sums.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
@@ -82,8 +82,8 @@ struct attend_rows {
   }
 
  private:
-  using values_type = uint4[2][parts][4];      ///< values of both halves of the warp's tokens
-  using part_type = detail::relative_sums<4>;  ///< four channels of a row
+  using values_type = uint4[2][parts][4];  ///< values of both halves of the warp's tokens
+  using part_type = relative_sums<4>;      ///< four channels of a row
   using scores_type = row_tile<T, shape<16, warp_tokens, 16>, cuda_warp>;
   using results_type = row_tile<T, shape<16, 64, warp_tokens>, cuda_warp>;
 

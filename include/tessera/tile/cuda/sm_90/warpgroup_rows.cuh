@@ -99,6 +99,9 @@ struct warpgroup_rows : detail::row_words<detail::warpgroup_sums<Sum, Columns, R
   static constexpr int rows = Rows;
   static constexpr int columns = Columns;
 
+  /// The first of the thread's columns, of which there are two neighbours in each eight.
+  __device__ __forceinline__ static int first_column(G const& group) { return lanes::first_column(group.lane); }
+
   /// The sums of `Count` columns from `first` on, a multiple of 8: those of a warpgroup_rows<Sum, Count>.
   template <int Count>
   __device__ __forceinline__ static auto& columns_of(sum_tile& sums, int first) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `logit_rows<Columns>`: warpgroup_rows whose reduce_rows() also takes sums as logits: by any Reducer of logits or of
-/// logits with their columns, times a scale, as row_fold.hpp says.
+/// `logit_rows<Columns>`: the words of warpgroup_rows, with a reduce_rows() that also takes sums as logits: by any
+/// Reducer of logits or of logits with their columns, times a scale, as row_fold.hpp says.
 ///
-///     using rows = tessera::logit_rows<192>;                     // float sums[96] of warpgroup_mma<..., 192>, awaited
-///     using reducer = tessera::lse_reducer<float>;               // kept: reducer::state_type[16][1], at first identities
+///     using rows = tessera::logit_rows<192>;            // float sums[96] of warpgroup_mma<..., 192>, awaited
+///     using reducer = tessera::lse_reducer<float>;      // kept: reducer::state_type[16][1], at first identities
 ///     auto const lane = tessera::warpgroup_lane::in_warp(tessera::thread_index());
 ///     rows::row_values<float> largest;
 ///     rows::each_row(lane, [](int, float& most) { most = -tessera::infinity; }, largest);
@@ -13,11 +13,12 @@
 ///
 /// A lane gets the state of its own row, lane / 4 + 8 (lane % 2), with the same bits in both lanes that have the row:
 /// states of both of its rows would take twice the registers and instructions. mma.sync leaves sums in the same
-/// registers, so that this serves programs before sm_90, too.
+/// registers, so that this serves programs before sm_90, too. It is here, and not with warpgroup_rows, because it knows
+/// Reducers by name.
 ///
 /// For reducers whose push() is called, two lanes exchange halves, so that each has only values of its own row, and the
 /// state in registers. A loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each
-/// register. Where there is room for a kept state in each lane (program/loss/entry_marks.hpp) it goes from tile to tile: one that
+/// register. Where there is room for a kept state in each lane (entry_marks.hpp) it goes from tile to tile: one that
 /// begins anew with a tile meets new largest values so often that in nearly every push() some lane takes that branch.
 ///
 /// A warp has a scheduler almost to itself, since the other warpgroup multiplies. So a push() costs the cycles that its
@@ -51,7 +52,6 @@
 #include <tessera/reduce/paired.hpp>
 #include <tessera/reduce/row_fold.hpp>
 #include <tessera/tile/cuda/chosen_registers.cuh>
-#include <tessera/tile/cuda/detail/row_words.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
@@ -216,63 +216,46 @@ struct pushed_rows<paired_reducer<First, Second>, States> {
   }
 };
 
-/// What a lane has of its two rows while it takes their sums: parts of the fold, and sums of exponentials.
-template <class Fold, int Columns>
+/// What a lane has of its two rows while it takes their sums.
+template <class Fold>
 struct taken_rows {
-  using rows = warpgroup_rows<float, Columns>;
-  using of_rows = typename rows::template row_values<float>;
-  typename rows::template row_values<typename Fold::part> parts{};
-  of_rows raw{};
+  template <class Value>
+  using of_rows = typename warpgroup_rows<float, 16>::template row_values<Value>;
+  row_coordinate own;  ///< of the lane's first column
+  of_rows<float> largest;
+  of_rows<typename Fold::part> parts{};
+  of_rows<float> raw{};  ///< sums of exponentials
 
-  /// Takes all sums. HasBounds: whether there may be columns that do not exist.
-  template <bool HasBounds>
-  __device__ __forceinline__ void take(warpgroup_lane const& lane, typename rows::sum_tile& sums,
-                                       of_rows const& largest, row_coordinate const& own) {
-    float const steepness = own.scale * log2_e;
-    of_rows references;
-    rows::each_row(
-        lane, [=](int, float& reference, float most) { reference = reference_of_row(most, steepness); }, references,
-        largest);
-    auto const visit = [&](int, int column, float sum, typename Fold::part& part, float& of_row, float most,
-                           float reference) {
-      std::int32_t const further = column - fragment_lanes::first_column(lane.lane);
-      row_value value{sum, most, 0.0F, 0.0F, further, true};
+  /// Takes the sums of all columns, or of some `before` which there are as many. exponent_of(sum, largest): the
+  /// exponent of a sum. HasBounds: whether there may be columns that do not exist.
+  template <bool HasBounds, int Registers, class ExponentOf>
+  __device__ __forceinline__ void take(warpgroup_lane const& lane, float (&sums)[Registers], std::int32_t before,
+                                       ExponentOf const& exponent_of) {
+    using rows = warpgroup_rows<float, 2 * Registers>;
+    auto const visit = [&](int, int column, float sum, typename Fold::part& part, float& of_row, float most) {
+      std::int32_t const further = before + (column - rows::first_column(lane));
+      row_value value{sum, most, 0.0F, 0.0F, further, !HasBounds || own.column + further < own.end};
       if constexpr (Fold::uses_exponentials) {
-        value.exponent = multiply_add(sum, steepness, -reference);
+        value.exponent = exponent_of(sum, most);
         value.exponential = fast_exp2(value.exponent);
         of_row += value.exponential;
       }
-      if constexpr (HasBounds) {
-        value.is_there = own.column + further < own.end;
-      }
       Fold::take(part, value);
     };
-    rows::each_with_row(lane, sums, visit, parts, raw, largest, references);
+    rows::each_with_row(lane, sums, visit, parts, raw, largest);
   }
 
-  /// Does what take() does where some row of the warp is far (is_far_row). That is rare, so the code is short, not fast.
-  __device__ __forceinline__ void take_far(warpgroup_lane const& lane, typename rows::sum_tile const& sums,
-                                           of_rows const& largest, row_coordinate const& own) {
+  /// Takes the sums where some row of the warp is far (is_far_row). That is rare, so the code is short, not fast.
+  template <int Registers, class ExponentOf>
+  __device__ __forceinline__ void take_far(warpgroup_lane const& lane, float const (&sums)[Registers],
+                                           ExponentOf const& exponent_of) {
 #pragma unroll 1
-    for (int eighth = 0; eighth < Columns / 16; ++eighth) {
+    for (int eighth = 0; eighth < Registers / 8; ++eighth) {
       float some[8];
       choose_registers(some, sums, eighth);
-      auto const visit = [&](int, int column, float sum, typename Fold::part& part, float& of_row, float most) {
-        std::int32_t const further = eighth * 16 + (column - fragment_lanes::first_column(lane.lane));
-        row_value value{sum, most, 0.0F, 0.0F, further, own.column + further < own.end};
-        if constexpr (Fold::uses_exponentials) {
-          value.exponent = far_exponent(sum, most, own.scale * log2_e);
-          value.exponential = fast_exp2(value.exponent);
-          of_row += value.exponential;
-        }
-        Fold::take(part, value);
-      };
-      warpgroup_rows<float, 16>::each_with_row(lane, some, visit, parts, raw, largest);
+      take<true>(lane, some, 16 * eighth, exponent_of);
     }
   }
-
- private:
-  static constexpr float log2_e = 1.442695041F;
 };
 
 }  // namespace detail
@@ -303,23 +286,26 @@ struct logit_rows : warpgroup_rows<float, Columns> {
     static_assert(States == 1 || States == 2, "tessera: a row has one state, or one for each of its two lanes");
     using fold = row_fold<R>;
     constexpr float log2_e = 1.442695041F;
-    row_coordinate const own{tile.column + detail::fragment_lanes::first_column(lane.lane), tile.end, tile.scale};
+    row_coordinate const own{tile.column + base::first_column(lane), tile.end, tile.scale};
     float const(&most)[2] = largest.values[0];
     float const steepness = own.scale * log2_e;
     if constexpr (fold::is_pushed) {
       detail::pushed_rows<R, States>::push(sums, own, kept[lane.lane / 2 % States]);
     }
-    detail::taken_rows<fold, Columns> taken;
+    detail::taken_rows<fold> taken{own, largest};
     // The condition is the same for all lanes of a warp.
     bool const has_bounds = fold::uses_bounds && tile.column + Columns > tile.end;
     bool const is_far =
         fold::uses_exponentials && any_of_warp(is_far_row(most[0], steepness) || is_far_row(most[1], steepness));
+    auto const exponent_of = [=](float sum, float row_most) {
+      return multiply_add(sum, steepness, -reference_of_row(row_most, steepness));
+    };
     if (is_far) {
-      taken.take_far(lane, sums, largest, own);
+      taken.take_far(lane, sums, [=](float sum, float row_most) { return far_exponent(sum, row_most, steepness); });
     } else if (has_bounds) {
-      taken.template take<true>(lane, sums, largest, own);
+      taken.template take<true>(lane, sums, 0, exponent_of);
     } else {
-      taken.template take<false>(lane, sums, largest, own);
+      taken.template take<false>(lane, sums, 0, exponent_of);
     }
     bool const is_lower = detail::own_is_lower();
     float of_own = 0.0F;

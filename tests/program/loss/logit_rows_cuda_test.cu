@@ -7,9 +7,9 @@
 
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/loss/logit_rows.cuh>
 #include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/row_fold.hpp>
-#include <tessera/tile/cuda/sm_90/logit_rows.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
