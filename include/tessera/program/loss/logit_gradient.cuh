@@ -8,12 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
@@ -92,8 +92,8 @@ struct write_loss_gradient {
                                              std::int32_t) const {
     tile_part part{coordinate, static_cast<std::int32_t>(range.width()) - coordinate.column,
                    rows_of_box::first_column(own_lane())};
-    rows<Registers>::each_row(
-        own_lane(), [&](int row, row_factors& factors) { factors = row_of(coordinate.row + row); }, part.rows);
+    auto const read = [&](int row, row_factors& factors) { factors = row_of(coordinate.row + row); };
+    rows<Registers>::each_row(own_lane(), read, part.rows);
     scale_sums(sums, part);
     clear_unused(sums, part);
     take_labels(sums, part);
@@ -182,9 +182,8 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part& part) {
     if (any_of_warp(part.row(0).label < 0 || part.row(1).label < 0)) {
-      rows<Registers>::each_with_row(
-          own_lane(), sums, [](int, int, float& sum, row_factors const& row) { sum = row.label < 0 ? 0.0F : sum; },
-          part.rows);
+      auto const clear = [](int, int, float& sum, row_factors const& row) { sum = row.label < 0 ? 0.0F : sum; };
+      rows<Registers>::each_with_row(own_lane(), sums, clear, part.rows);
     }
     if (part.width < 2 * Registers) {
       of_rows<int> const ends{{{part.width, part.width}}};
@@ -197,27 +196,23 @@ struct write_loss_gradient {
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
     auto const before = static_cast<std::int32_t>(range.first) + part.coordinate.column;
     bool is_any_own = false;
-    rows<Registers>::each_row(
-        own_lane(),
-        [&](int, row_factors const& row, own_label& label) {
-          std::int32_t const column = row.label - before;
-          std::int32_t const beyond = column - part.lane;
-          bool const is_own = row.label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
-          label.column = is_own ? column : -1;
-          is_any_own |= is_own;
-        },
-        part.rows, part.labels);
+    auto const find = [&](int, row_factors const& row, own_label& label) {
+      std::int32_t const column = row.label - before;
+      std::int32_t const beyond = column - part.lane;
+      bool const is_own = row.label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
+      label.column = is_own ? column : -1;
+      is_any_own |= is_own;
+    };
+    rows<Registers>::each_row(own_lane(), find, part.rows, part.labels);
     part.has_labels = any_of_warp(is_any_own);
     if (part.has_labels) {
       of_rows<float> target{};
-      rows<Registers>::each_with_row(
-          own_lane(), sums,
-          [](int, int column, float& sum, own_label const& label, float& found) {
-            bool const is_label = column == label.column;
-            found = is_label ? sum : found;
-            sum = is_label ? -infinity : sum;
-          },
-          part.labels, target);
+      auto const take = [](int, int column, float& sum, own_label const& label, float& found) {
+        bool const is_label = column == label.column;
+        found = is_label ? sum : found;
+        sum = is_label ? -infinity : sum;
+      };
+      rows<Registers>::each_with_row(own_lane(), sums, take, part.labels, target);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float const spread = smoothing * inverse_vocabulary;
@@ -277,19 +272,13 @@ struct write_loss_gradient {
       rows_of_box::map_sums<rows_of_box>(own_lane(), rows<Registers>::template columns_of<64>(sums, 64 * box),
                                          gradients, gradient_of, shift, slopes);
       std::uint32_t const shared = target.open_box(scratch, box);
-      write_quarters<operand>(shared, gradients, std::make_integer_sequence<int, 4>{});
+      each_constant<4>([&](auto quarter) {
+        typename operand::a_tile words;
+        rows_of_box::template as_operand<operand, 16 * quarter.value>(own_lane(), gradients, words);
+        Boxes::write_columns(shared, quarter.value, words[0], words[1], words[2], words[3]);
+      });
       end_box(shared, box, largest, part, scratch);
     }
-  }
-  /// Rounds the gradients of a box and writes them, 16 columns at a time.
-  template <class Operand, int... Quarter>
-  __device__ __forceinline__ static void write_quarters(std::uint32_t shared,
-                                                        typename rows_of_box::sum_tile const& gradients,
-                                                        std::integer_sequence<int, Quarter...>) {
-    typename Operand::a_tile words[4];
-    (rows_of_box::as_operand<Operand, 16 * Quarter>(own_lane(), gradients, words[Quarter]), ...);
-    (Boxes::write_columns(shared, Quarter, words[Quarter][0], words[Quarter][1], words[Quarter][2], words[Quarter][3]),
-     ...);
   }
 
   /// Makes and writes the gradients of a tile with all that options and a map can ask for, 16 columns at a time, by a
