@@ -6,9 +6,9 @@
 ///     values   rows: channels     depth: tokens      columns: queries
 ///
 /// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
-/// row g, [2] and [3] those of row g + 8. Scores are in base 2. Queries are columns, of which up to eight are read with
-/// each token, so that a query's largest score and sums run down a column, over eight lanes: the words for rows of sums
-/// (RowWords, concepts/tile_mma.hpp) are of four lanes along a row.
+/// row g, [2] and [3] those of row g + 8. Scores are in base 2. Since queries are columns, a query's largest score and
+/// sums run down a column, over the eight lanes of it, and not along a row, as the words for rows of sums do (RowWords,
+/// concepts/tile_mma.hpp).
 ///
 /// The reference of a query is an earlier largest score. Only if a score is more than 8 above it (a factor of 2^8), the
 /// warp's lanes agree on a new reference and rescale the sums. Weights are at most 2^8, and one of them is 1.
@@ -31,8 +31,8 @@ inline namespace v0 {
 /// Rows of queries that one read of keys and values serves.
 inline constexpr int decode_rows = 8;
 
-/// Sums of weights and of weighted values of a part of a row, which a warp leaves in shared memory, and how a lane merges
-/// those of several warps. merge_factors() of online_softmax does the same with factors that may be denormal; here they
+/// Sums of weights and of weighted values of a part of a row, which a warp leaves in shared memory. A lane merges those
+/// of several warps. merge_factors() of online_softmax does the same with factors that may be denormal; here they
 /// are 0. Channels: how many channels of the values a lane has.
 template <int Channels>
 struct relative_sums {
