@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures the loss of a classifier that is spread over two GPUs by NCCL, each with half of the vocabulary.
 ///
-/// The backward pass reduces its gradient on a side queue. `ms` is the median of calls on the slower GPU, in turns with
-/// those of the exact cross-entropy of half of the vocabulary alone, `alone_ms`, which both GPUs run at the same time.
-/// `efficiency` is the second over the first. `extra_MiB` is what a GPU's plan says. With less than two GPUs there is
-/// nothing to measure.
+/// `ms` is the median of calls on the slower GPU, in turns with those of the exact cross-entropy of half of the
+/// vocabulary alone, `alone_ms`, which both GPUs run at the same time. `efficiency` is the second over the first.
+/// `extra_MiB` is what a GPU's plan says. The gradient of hidden states is reduced in the end, or `beside` products, on
+/// a side queue. With less than two GPUs there is nothing to measure.
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/loss/vocabulary_parallel.hpp>
@@ -30,6 +31,9 @@ using namespace tessera;
 
 constexpr int gpus = 2;
 
+/// What is measured.
+enum class passes { forward, both, both_beside };
+
 /// What a GPU measures.
 struct measurement {
   bench::race seconds{};
@@ -39,7 +43,8 @@ struct measurement {
 };
 
 /// Runs on the thread of a rank, whose GPU has its number.
-void measure_rank(ncclComm_t comm, int rank, linear_loss_shape const& shape, bool has_backward, measurement& found) {
+void measure_rank(ncclComm_t comm, int rank, linear_loss_shape const& shape, passes which, measurement& found) {
+  bool const has_backward = which != passes::forward;
   using loss = vocabulary_parallel<exact_cross_entropy>;
   bench::check(cudaSetDevice(rank), "cudaSetDevice");
   linear_loss_shape const own{shape.tokens, shape.vocabulary / gpus, shape.channels};
@@ -65,7 +70,9 @@ void measure_rank(ncclComm_t comm, int rank, linear_loss_shape const& shape, boo
       problem.memory().stream(),
       [&] {
         loss::forward(exec, ranks, problem.inputs(), part, {}, {.loss = value.view()}, space);
-        if (has_backward) {
+        if (which == passes::both) {
+          loss::backward(exec, ranks, problem.inputs(), part, {}, {}, out, space);
+        } else if (which == passes::both_beside) {
           loss::backward(exec, side, ranks, problem.inputs(), part, {}, {}, out, space);
         }
       },
@@ -83,7 +90,7 @@ void measure_rank(ncclComm_t comm, int rank, linear_loss_shape const& shape, boo
   found.extra_bytes = static_cast<double>(plan.bytes());
 }
 
-void measure(benchmark::State& state, linear_loss_shape const& shape, bool has_backward) {
+void measure(benchmark::State& state, linear_loss_shape const& shape, passes which) {
   std::vector<ncclComm_t> comms(gpus);
   if (ncclCommInitAll(comms.data(), gpus, nullptr) != ncclSuccess) {
     throw std::runtime_error("ncclCommInitAll failed");
@@ -94,7 +101,7 @@ void measure(benchmark::State& state, linear_loss_shape const& shape, bool has_b
     for (int rank = 0; rank < gpus; ++rank) {
       workers.emplace_back([&, rank] {
         try {
-          measure_rank(comms[static_cast<std::size_t>(rank)], rank, shape, has_backward,
+          measure_rank(comms[static_cast<std::size_t>(rank)], rank, shape, which,
                        found[static_cast<std::size_t>(rank)]);
         } catch (std::exception const& thrown) {
           found[static_cast<std::size_t>(rank)].thrown = thrown.what();
@@ -129,7 +136,7 @@ void measure(benchmark::State& state, linear_loss_shape const& shape, bool has_b
   state.counters["loss"] = found[0].loss;
   double const product = 2.0 * static_cast<double>(shape.tokens) * static_cast<double>(shape.vocabulary) *
                          static_cast<double>(shape.channels);
-  bench::report_cuda(state, ours, {.operations = (has_backward ? 4 : 1) * product});
+  bench::report_cuda(state, ours, {.operations = (which == passes::forward ? 1 : 4) * product});
 }
 
 bench::registration const registered([] {
@@ -140,10 +147,12 @@ bench::registration const registered([] {
   for (linear_loss_shape const& shape : {linear_loss_shape{8192, 256000, 2304}, {8192, 128256, 4096}}) {
     std::string const size =
         std::to_string(shape.tokens) + "x" + std::to_string(shape.vocabulary) + "x" + std::to_string(shape.channels);
-    for (bool const has_backward : {false, true}) {
-      bench::add_cuda(std::string("vocabulary_parallel/") + (has_backward ? "forward_backward" : "forward") +
-                          "_exact/bf16/spread/" + std::to_string(gpus) + "gpus/" + size,
-                      [=](benchmark::State& state) { measure(state, shape, has_backward); });
+    for (auto const& [which, name] : {std::pair{passes::forward, "forward_exact"},
+                                      {passes::both, "forward_backward_exact"},
+                                      {passes::both_beside, "forward_backward_exact_beside"}}) {
+      bench::add_cuda(
+          std::string("vocabulary_parallel/") + name + "/bf16/spread/" + std::to_string(gpus) + "gpus/" + size,
+          [shape, which = which](benchmark::State& state) { measure(state, shape, which); });
     }
   }
 });

@@ -32,6 +32,8 @@ struct distillation_problem {
   std::vector<T> teacher_classifier = {};
   std::vector<float> weights = {};   ///< may be empty
   std::vector<float> upstream = {};  ///< may be empty
+  std::vector<T> bias = {};          ///< may be empty
+  std::vector<T> teacher_bias = {};  ///< may be empty
   tessera::distillation_options options = {};
 };
 
@@ -59,23 +61,34 @@ distillation_problem<T> make_distillation_problem(tessera::distillation_shape co
   return p;
 }
 
+/// Gives a problem biases of both classifiers.
+template <class T>
+void add_biases(distillation_problem<T>& p) {
+  for (std::int64_t j = 0; j < p.shape.vocabulary; ++j) {
+    auto const entry = static_cast<std::uint64_t>(j);
+    p.bias.push_back(tessera::store<T>(tessera::testing::gauss{0.7}.value(26, entry)));
+    p.teacher_bias.push_back(tessera::store<T>(tessera::testing::gauss{0.9}.value(27, entry)));
+  }
+}
+
 /// What distillation is, in double.
 struct distillation_reference {
   double loss = 0;                 ///< where it is reduced
   std::vector<double> divergence;  ///< of each token
   std::vector<double> hidden;      ///< gradient
   std::vector<double> classifier;  ///< gradient
+  std::vector<double> bias;        ///< gradient
 };
 
 /// Logits of a token, and their slopes by the sums.
 template <class T>
 std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vector<T> const& classifier,
-                                        std::int64_t token, std::int64_t channels, double cap, double temperature,
-                                        std::vector<double>* slopes) {
+                                        std::vector<T> const& bias, std::int64_t token, std::int64_t channels,
+                                        double cap, double temperature, std::vector<double>* slopes) {
   std::vector<double> logits;
   std::int64_t const entries = static_cast<std::int64_t>(classifier.size()) / channels;
   for (std::int64_t j = 0; j < entries; ++j) {
-    double sum = 0;
+    double sum = bias.empty() ? 0.0 : as_double(bias[static_cast<std::size_t>(j)]);
     for (std::int64_t i = 0; i < channels; ++i) {
       sum += as_double(hidden[static_cast<std::size_t>(token * channels + i)]) *
              as_double(classifier[static_cast<std::size_t>(j * channels + i)]);
@@ -132,7 +145,11 @@ inline double divergence_of_row(divergence_kind kind, double beta, std::vector<d
 template <class T>
 distillation_reference reference_distillation(distillation_problem<T> const& p, divergence_kind kind,
                                               double beta = 0.5) {
-  distillation_reference result{0, {}, std::vector<double>(p.hidden.size()), std::vector<double>(p.classifier.size())};
+  distillation_reference result{0,
+                                {},
+                                std::vector<double>(p.hidden.size()),
+                                std::vector<double>(p.classifier.size()),
+                                std::vector<double>(static_cast<std::size_t>(p.shape.vocabulary))};
   double weights = 0;
   for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
     weights += p.weights.empty() ? 1.0 : static_cast<double>(p.weights[static_cast<std::size_t>(i)]);
@@ -143,10 +160,10 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
   for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
     std::vector<double> slopes;
     std::vector<double> gradient;
-    auto log_q = distillation_logits(p.hidden, p.classifier, i, p.shape.channels, static_cast<double>(o.softcap),
-                                     static_cast<double>(o.temperature), &slopes);
+    auto log_q = distillation_logits(p.hidden, p.classifier, p.bias, i, p.shape.channels,
+                                     static_cast<double>(o.softcap), static_cast<double>(o.temperature), &slopes);
     auto log_p =
-        distillation_logits(p.teacher_hidden, p.teacher_classifier, i, p.shape.teacher_channels,
+        distillation_logits(p.teacher_hidden, p.teacher_classifier, p.teacher_bias, i, p.shape.teacher_channels,
                             static_cast<double>(o.teacher_softcap), static_cast<double>(o.temperature), nullptr);
     to_log_probabilities(log_q);
     to_log_probabilities(log_p);
@@ -159,6 +176,7 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
     for (std::int64_t j = 0; j < p.shape.vocabulary; ++j) {
       double const by_sum =
           scale * weight * upstream * gradient[static_cast<std::size_t>(j)] * slopes[static_cast<std::size_t>(j)];
+      result.bias[static_cast<std::size_t>(j)] += by_sum;
       for (std::int64_t c = 0; c < p.shape.channels; ++c) {
         auto const of_hidden = static_cast<std::size_t>(i * p.shape.channels + c);
         auto const of_classifier = static_cast<std::size_t>(j * p.shape.channels + c);
@@ -177,13 +195,27 @@ struct distillation_results {
   std::vector<float> divergence;
   std::vector<Gradient> hidden;
   std::vector<Gradient> classifier;
+  std::vector<Gradient> bias;
+};
+
+/// The classifier that a loss is given, for a matrix in memory: the matrix.
+template <class T>
+struct plain_classifier {
+  template <class Rows>
+  tessera::matrix_view<T const> operator()(Rows const& rows) const {
+    return rows;
+  }
 };
 
 /// Runs both passes with everything in the executor's memory, gradients filled with NaN before. `times`: how often the
 /// backward pass runs, adding to what is there but the first time.
-template <class Loss, class Gradient, class Exec, class T>
+/// `student`, `teacher`: make the classifiers of views of the problem's.
+template <class Loss, class Gradient, class Exec, class T, class Student = plain_classifier<T>,
+          class Teacher = plain_classifier<T>>
 distillation_results<Gradient> run_distillation(Exec const& exec, distillation_problem<T> const& p,
-                                                typename Loss::inputs const& with = {}, int times = 1) {
+                                                decltype(Loss::inputs::divergence) const& given_divergence = {},
+                                                int times = 1, Student const& student = {},
+                                                Teacher const& teacher = {}) {
   auto const given = [&](auto const& values) {
     tessera::buffer<typename std::decay_t<decltype(values)>::value_type> memory(
         exec, static_cast<std::int64_t>(values.size()));
@@ -197,20 +229,32 @@ distillation_results<Gradient> run_distillation(Exec const& exec, distillation_p
   auto const teacher_classifier = given(p.teacher_classifier);
   auto const weights = given(p.weights);
   auto const upstream = given(p.upstream);
+  auto const bias = given(p.bias);
+  auto const teacher_bias = given(p.teacher_bias);
   auto const losses = static_cast<std::size_t>(p.options.reduction == tessera::loss_reduction::none ? s.tokens : 1);
-  distillation_results<Gradient> found{std::vector<float>(losses, NAN),
-                                       std::vector<float>(static_cast<std::size_t>(s.tokens), NAN),
-                                       std::vector<Gradient>(p.hidden.size(), tessera::store<Gradient>(NAN)),
-                                       std::vector<Gradient>(p.classifier.size(), tessera::store<Gradient>(NAN))};
+  distillation_results<Gradient> found{
+      std::vector<float>(losses, NAN), std::vector<float>(static_cast<std::size_t>(s.tokens), NAN),
+      std::vector<Gradient>(p.hidden.size(), tessera::store<Gradient>(NAN)),
+      std::vector<Gradient>(p.classifier.size(), tessera::store<Gradient>(NAN)),
+      std::vector<Gradient>(static_cast<std::size_t>(s.vocabulary), tessera::store<Gradient>(NAN))};
   auto loss = given(found.loss);
   auto divergence = given(found.divergence);
   auto by_hidden = given(found.hidden);
   auto by_classifier = given(found.classifier);
+  auto by_bias = given(found.bias);
+  tessera::matrix_view<T const> const rows(classifier.data(), {s.vocabulary, s.channels});
+  tessera::matrix_view<T const> const rows_of_teacher(teacher_classifier.data(), {s.vocabulary, s.teacher_channels});
   typename Loss::inputs in{{hidden.data(), {s.tokens, s.channels}},
-                           {classifier.data(), {s.vocabulary, s.channels}},
+                           student(rows),
                            {teacher_hidden.data(), {s.tokens, s.teacher_channels}},
-                           {teacher_classifier.data(), {s.vocabulary, s.teacher_channels}}};
-  in.divergence = with.divergence;
+                           teacher(rows_of_teacher)};
+  in.divergence = given_divergence;
+  if (!p.bias.empty()) {
+    in.bias = bias.view();
+  }
+  if (!p.teacher_bias.empty()) {
+    in.teacher_bias = teacher_bias.view();
+  }
   if (!p.weights.empty()) {
     in.weights = weights.view();
   }
@@ -219,17 +263,18 @@ distillation_results<Gradient> run_distillation(Exec const& exec, distillation_p
   exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
   tessera::workspace const space(plan, memory);
   Loss::forward(exec, in, p.options, {loss.view(), divergence.view()}, space);
-  tessera::linear_loss_gradients<Gradient> out{{by_hidden.data(), {s.tokens, s.channels}},
-                                               {by_classifier.data(), {s.vocabulary, s.channels}}};
+  tessera::linear_loss_gradients<Gradient> out{
+      {by_hidden.data(), {s.tokens, s.channels}}, {by_classifier.data(), {s.vocabulary, s.channels}}, by_bias.view()};
   for (int i = 0; i < times; ++i) {
     Loss::backward(exec, in, p.options, p.upstream.empty() ? tessera::array_view<float const>{} : upstream.view(), out,
                    space);
-    out.accumulate_hidden = out.accumulate_classifier = true;
+    out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
   }
   exec.copy(loss, found.loss);
   exec.copy(divergence, found.divergence);
   exec.copy(by_hidden, found.hidden);
   exec.copy(by_classifier, found.classifier);
+  exec.copy(by_bias, found.bias);
   exec.wait();
   return found;
 }
@@ -272,6 +317,9 @@ void check_distillation(Exec const& exec, distillation_problem<T> const& p, doub
   CHECK(worst_divergence(p, found, expected) <= 1e-5);
   CHECK(relative_distance(found.hidden, expected.hidden) <= tolerance);
   CHECK(relative_distance(found.classifier, expected.classifier) <= tolerance);
+  if (!p.bias.empty()) {  // else sums of gradients that sum to 0 in each row may all be small
+    CHECK(relative_distance(found.bias, expected.bias) <= 2 * tolerance);
+  }
 }
 
 }  // namespace tessera_test

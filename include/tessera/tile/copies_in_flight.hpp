@@ -25,6 +25,15 @@ struct copies_in_flight {
   TESSERA_FN static void begin(tile_chunk<T>& to, tile_chunk<T> const* from, bool is_copied) {
     to = is_copied ? *from : tile_chunk<T>{};
   }
+  /// Starts copying the first `bytes` of a word of `Bytes`, 4 or 8, of which both addresses are multiples, and fills
+  /// the others with zeros.
+  template <int Bytes>
+  TESSERA_FN static void begin_word(void* to, void const* from, int bytes) {
+    for (int i = 0; i < Bytes; ++i) {
+      static_cast<unsigned char*>(to)[i] =
+          i < bytes ? static_cast<unsigned char const*>(from)[i] : static_cast<unsigned char>(0);
+    }
+  }
   /// Makes the lane's copies since the last call one batch, which may be empty.
   TESSERA_FN static constexpr void commit() {}
   /// Waits until at most the last `Pending` batches of the lane are on their way.

@@ -10,6 +10,8 @@ TEST_CASE("a linear layer of 8-bit floats on a GPU is right", "[cuda]") {
   check_aligned<float8_e4m3, bfloat16>(1, 1, 1);
   check_aligned<float8_e4m3, bfloat16>(129, 257, 129);
   check_linear<float8_e4m3, bfloat16>(65, 66, 67, {1, 0}, {0, 0});
+  check_linear<float8_e4m3, bfloat16>(65, 66, 67, {4, 1}, {0, 0});
+  check_linear<float8_e4m3, bfloat16>(65, 66, 67, {8, 5}, {0, 0});
   check_aligned<float8_e5m2, float16>(257, 300, 200);
   check_aligned<float8_e4m3, bfloat16>(1, 16900, 200);  // enough for large tiles
 }

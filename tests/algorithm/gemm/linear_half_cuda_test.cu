@@ -35,6 +35,11 @@ TEST_CASE("rows of operands and of outputs may lie anywhere", "[cuda]") {
   }
   check_linear<bfloat16, bfloat16>(150, 70, 96, {0, 8}, {1, 0});
   check_linear<bfloat16, bfloat16>(150, 300, 96, {8, 0}, {0, 3});
+  for (std::int64_t const depth : {1, 2, 31, 64, 97, 193}) {  // rows at multiples of 4 bytes, and of 8
+    for (placement const at : {placement{2, depth % 2 + 2 * (depth / 2 % 2)}, placement{4, 4 - depth % 4 + 8}}) {
+      check_linear<bfloat16, bfloat16>(150, 70, depth, at, {0, 1});
+    }
+  }
 }
 
 TEST_CASE("a linear layer of fp16 on a GPU is right, with outputs of 16 and 32 bits", "[cuda]") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/algorithm/loss/chosen_log_probabilities.hpp>
+#include <tessera/algorithm/loss/with_classifier.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -16,6 +17,7 @@
 #include "support/loss_maps.hpp"
 #include "support/loss_runs.hpp"
 #include "support/message_of.hpp"
+#include "support/stored_classifiers.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -70,6 +72,26 @@ struct strided_copy {
 };
 
 }  // namespace
+
+TEMPLATE_TEST_CASE("chosen log-probabilities take a classifier that is a source", "[host][threads]", master_rows,
+                   row_scaled<bfloat16>, row_scaled<float>) {
+  auto const p = make_stored_problem<TestType>(21, 67, 24, true);
+  using value_type = typename TestType::value_type;
+  chosen_entries<std::int32_t> const chosen(p.rounded, 5);
+  using algorithm = with_classifier<chosen_log_probabilities<value_type>, TestType>;
+  auto const plain = inputs_of(p.rounded, chosen, identity_logits{});
+  typename algorithm::template inputs<std::int32_t> const in{plain.hidden,      p.source(), plain.entries,
+                                                             plain.log_sum_exp, plain.bias, {}};
+  std::vector<float> found(chosen.entries.size(), untouched);
+  algorithm::forward(cpu{.threads = 2}, in, p.rounded.options, {found.data(), {21, 5}});
+  CHECK(wrong_chosen(p.rounded, chosen, found, 3e-6) == 0);
+  CHECK(found == results_of(cpu{.threads = 2}, p.rounded, chosen));  // the same additions
+  auto other = in;
+  other.hidden = {p.rounded.hidden.data(), {21, 23}, {24, 1}};
+  CHECK(message_of([&] {
+          algorithm::forward(cpu{.threads = 2}, other, {}, {found.data(), {21, 5}});
+        }) == "chosen_log_probabilities.forward: the hidden states have 23 channels but the classifier has 24");
+}
 
 TEST_CASE("log-probabilities of chosen entries are right whatever the extents", "[host][threads]") {
   cpu const exec{.threads = 2};

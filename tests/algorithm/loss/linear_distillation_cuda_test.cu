@@ -67,6 +67,8 @@ TEMPLATE_TEST_CASE("distillation on a GPU takes every option, in parts, by its f
     p.upstream.assign(reduction == loss_reduction::none ? 301 : 1, 0.375F);
     check_distillation<TestType, bfloat16>(strict_executor(), p, 4e-3);
     check_distillation<TestType, float>(strict_executor(), p, 4e-3);
+    add_biases(p);
+    check_distillation<TestType, float>(strict_executor(), p, 4e-3);
   }
 }
 

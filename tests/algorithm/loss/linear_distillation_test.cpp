@@ -77,6 +77,38 @@ TEST_CASE("gradients of distillation from 16-bit inputs are rounded once on the 
   check_distillation<forward_kl, float>(exec, half, 6e-4);
 }
 
+TEMPLATE_TEST_CASE("distillation takes biases of both, and gives the student's a gradient", "[host][threads]",
+                   forward_kl, reverse_kl, jensen_shannon) {
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
+    auto p = full_problem<float>({70, 301, 24, 40}, reduction);
+    add_biases(p);
+    check_distillation<TestType, float>(cpu{.threads = 2}, p, 2e-5);
+    check_distillation<TestType, float>(testing::adversary{.seed = 8}, p, 2e-5);
+    p.options.softcap = 0.0F;
+    p.teacher_bias.clear();
+    check_distillation<TestType, float>(cpu{.threads = 2}, p, 2e-5);
+  }
+  auto in_16_bits = full_problem<bfloat16>({70, 301, 24, 40}, loss_reduction::mean);
+  add_biases(in_16_bits);
+  check_distillation<TestType, bfloat16>(cpu{.threads = 2}, in_16_bits, 4e-3);
+  auto half = full_problem<float16>({70, 301, 24, 40}, loss_reduction::mean);
+  add_biases(half);
+  check_distillation<TestType, float>(cpu{.threads = 2}, half, 1e-3);
+}
+
+TEST_CASE("a gradient of distillation's bias is added to what is there in fp32", "[host][threads]") {
+  auto p = full_problem<float>({70, 301, 24, 40}, loss_reduction::mean);
+  add_biases(p);
+  using loss = linear_distillation<float>;
+  auto const once = run_distillation<loss, float>(cpu{.threads = 2}, p);
+  auto const twice = run_distillation<loss, float>(cpu{.threads = 2}, p, {}, 2);
+  std::vector<double> doubled;
+  for (float const value : once.bias) {
+    doubled.push_back(2.0 * static_cast<double>(value));
+  }
+  CHECK(relative_distance(twice.bias, doubled) <= 1e-6);
+}
+
 TEST_CASE("small and large factors of tokens neither vanish nor overflow in fp16", "[host]") {
   for (float const upstream : {1e-6F, 1e9F}) {
     auto p = make_distillation_problem<float16>({20, 70, 16, 16});
@@ -100,16 +132,12 @@ TEST_CASE("the betas of jensen_shannon are used", "[host]") {
   auto const p = make_distillation_problem<float>({20, 70, 16, 16});
   using loss = linear_distillation<float, jensen_shannon>;
   for (float const beta : {0.1F, 0.75F}) {
-    loss::inputs with{};
-    with.divergence.beta = beta;
-    auto const found = run_distillation<loss, float>(cpu{.threads = 1}, p, with);
+    auto const found = run_distillation<loss, float>(cpu{.threads = 1}, p, {.beta = beta});
     auto const expected = reference_distillation(p, divergence_kind::jensen_shannon, static_cast<double>(beta));
     CHECK(worst_divergence(p, found, expected) <= 1e-5);
     CHECK(relative_distance(found.hidden, expected.hidden) <= 2e-5);
   }
-  loss::inputs wrong{};
-  wrong.divergence.beta = 1.0F;
-  CHECK(message_of([&] { run_distillation<loss, float>(cpu{}, p, wrong); }) ==
+  CHECK(message_of([&] { run_distillation<loss, float>(cpu{}, p, {.beta = 1.0F}); }) ==
         "linear_distillation.forward: the beta of jensen_shannon is 1.000000 but must be above 0 and below 1");
 }
 
@@ -343,8 +371,10 @@ TEST_CASE("the backward pass refuses gradients that do not fit, a bias and too s
         "linear_distillation.backward: the gradient of the hidden states is 8 x 4 but must be 9 x 4");
   CHECK(of({.classifier = {passes.classifier.data(), {70, 3}}}) ==
         "linear_distillation.backward: the gradient of the classifier is 70 x 3 but must be 70 x 4");
-  CHECK(of({.bias = {passes.classifier.data(), 70}}) ==
-        "linear_distillation.backward: there are 70 gradients of a bias but 0 biases");
+  CHECK(of({.bias = {passes.classifier.data(), 69}}) ==
+        "linear_distillation.backward: there are 69 gradients of the bias but there must be 70");
+  CHECK(of({.bias = {passes.classifier.data(), {70}, {0}}}) ==
+        "linear_distillation.backward: the gradients of the bias have 70 elements with a stride of 0");
   CHECK(of({}, {passes.hidden.data(), 2}) ==
         "linear_distillation.backward: there are 2 upstream gradients but there must be 1");
   CHECK_THAT(message_of([&] {

@@ -14,6 +14,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/reduce/write_top_entries.hpp>
 #include <tessera/testing/adversary.hpp>
 
 #include "support/catch.hpp"
@@ -21,6 +22,7 @@
 #include "support/message_of.hpp"
 #include "support/soft_target_reference.hpp"
 #include "support/stored_classifiers.hpp"
+#include "support/top_entries.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -245,6 +247,23 @@ TEST_CASE("soft targets take a classifier that is a source", "[host][threads]") 
   CHECK(static_cast<double>(value[0]) == Approx(expected.total).epsilon(1e-5));
   CHECK(relative_distance(hidden, expected.gradient.hidden) <= of_bf16);
   CHECK(relative_distance(classifier, expected.gradient.classifier) <= of_bf16);
+}
+
+TEMPLATE_TEST_CASE("the likeliest entries of rows that a source gives are found", "[host][threads]", master_rows,
+                   row_scaled<bfloat16>) {
+  constexpr int k = 4;
+  using finish = write_top_entries<k>;
+  using loss = with_classifier<linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, finish::reducer>, TestType>;
+  auto const p = make_stored_problem<TestType>(33, 301, 24, true);
+  cpu const exec{.threads = 2};
+  auto const plan = loss::plan_forward(exec, {33, 301, 24});
+  buffer<std::byte> memory(exec, plan.bytes());
+  top_results found(33, k);
+  loss_results results(33);
+  loss::forward(exec, p.inputs(), {}, results.outputs<finish::reducer>(), workspace(plan, memory),
+                finish{{found.entries.data(), {33, k}}, {found.log_probabilities.data(), {33, k}}});
+  exec.wait();
+  CHECK(wrong_top_entries(p.rounded, found, k, 1e-5, false) == 0);
 }
 
 TEST_CASE("a rank's rows may be a source", "[host][threads]") {

@@ -53,6 +53,12 @@ tessera_check_example(algorithm/loss/sequence_parallel.hpp
   tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} own_gradient, \
   ${given_result} rows_gradient"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/with_teacher_classifier.hpp
+  "tessera::cpu const& exec, ${given_matrix} hidden, tessera::matrix_view<float const> weights, \
+  ${given_matrix} teacher_hidden, tessera::matrix_view<tessera::float8_e4m3 const> codes, \
+  tessera::matrix_view<tessera::scaled_float_params const> scales, tessera::array_view<float> value, \
+  tessera::workspace const& space"
+  "${cpu_includes}")
 tessera_check_example(algorithm/loss/hidden_progress.hpp
   "tessera::cpu const& exec, loss::inputs<std::int64_t> const& inputs, \
   tessera::linear_loss_gradients<tessera::bfloat16> const& gradients, tessera::workspace const& space"

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
 #include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/source/async_source.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/fetched_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -122,4 +125,52 @@ TEST_CASE("a tile that ends behind the matrix is loaded in chunks, too", "[host]
     CAPTURE(from);
     CHECK(right);
   }
+}
+
+namespace {
+
+/// Checks tiles that are loaded in words of so many bytes, from a matrix of 7 x 19.
+template <int Bytes, class Group>
+void check_words(Group const& group, std::int64_t stride) {
+  CAPTURE(Bytes, Group::size, stride);
+  std::vector<bfloat16> storage(static_cast<std::size_t>(8 * stride + 8), store<bfloat16>(-1.0F));
+  auto* const first = reinterpret_cast<bfloat16*>(align_up(reinterpret_cast<std::uintptr_t>(storage.data()), 16));
+  matrix_view<bfloat16> const matrix(first, {7, 19}, {stride, 1});
+  for (int row = 0; row < 7; ++row) {
+    for (int column = 0; column < 19; ++column) {
+      matrix(row, column) = store<bfloat16>(static_cast<float>(20 * row + column));
+    }
+  }
+  using words = typename dense<bfloat16>::template words<Bytes>;
+  REQUIRE(words::suits(matrix));
+  static_assert(AsyncSource<words, Group, staged_tile<bfloat16, 9, 16>>);
+  for (std::int64_t const from : {0, 4, 8, 16, 20, 32}) {
+    staged_tile<bfloat16, 9, 16> tile;
+    words{matrix}.begin_load(group, tile, 1, from);
+    bool right = true;
+    for (int row = 0; row < 9; ++row) {
+      for (int column = 0; column < 16; ++column) {
+        bool const is_inside = row + 1 < 7 && from + column < 19;
+        float const expected = is_inside ? static_cast<float>(20 * (row + 1) + from + column) : 0.0F;
+        right = right && load(tile(row, column)) == expected;
+      }
+    }
+    CAPTURE(from);
+    CHECK(right);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows that begin at multiples of 4 or 8 bytes are loaded in words, the last of which may be a part",
+          "[host]") {
+  check_words<4>(serial_group<32>{}, 22);
+  check_words<4>(serial_group<64>{}, 20);
+  check_words<8>(serial_group<16>{}, 20);
+  check_words<8>(serial_group<128>{}, 24);
+  bfloat16 values[64] = {};
+  CHECK_FALSE(dense_words<bfloat16, 4>::suits({values, {3, 5}, {7, 1}}));
+  CHECK_FALSE(dense_words<bfloat16, 4>::suits({values, {3, 5}, {1, 8}}));
+  CHECK_FALSE(dense_words<bfloat16, 4>::suits({values + 1, {3, 5}, {8, 1}}));
+  CHECK_FALSE(dense_words<bfloat16, 8>::suits({values, {3, 5}, {6, 1}}));
 }

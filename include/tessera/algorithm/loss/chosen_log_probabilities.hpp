@@ -23,16 +23,20 @@
 
 #include <cstdint>
 
+#include <tessera/algorithm/loss/detail/check_classifier.hpp>
+#include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
 #include <tessera/algorithm/loss/linear_loss_arguments.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/scalar.hpp>
+#include <tessera/concepts/tile_source.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/detail/chosen_logits.hpp>
+#include <tessera/program/loss/detail/element_of.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -41,7 +45,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// T: the type of hidden states, classifier and bias: bfloat16, float16 or float, of any strides. Map: the LogitMap of
-/// the loss.
+/// the loss. Classifier: a view, or a source of rows (with_classifier.hpp), whose elements are made one by one.
 ///
 /// Entries are std::int32_t or std::int64_t. A negative one means none, and has the result 0; where a token has no
 /// label, linear_loss writes log-sum-exp 0, so that entries of such tokens ought to be none. An entry that is not below
@@ -51,13 +55,15 @@ inline namespace v0 {
 /// Precision: products and sums are in fp32, the same additions on every executor, and then as in linear_loss, whose
 /// own log-probabilities differ by rounding; with tf32 it also rounds operands. Results are the same bits each time. A
 /// logit of minus infinity (a masked entry) has the result minus infinity if the log-sum-exp is finite.
-template <Scalar T, LogitMap Map = identity_logits>
+template <Scalar T, LogitMap Map = identity_logits, class Classifier = matrix_view<T const>>
 struct chosen_log_probabilities {
+  static_assert(detail::gives_operands<T, Classifier>(),
+                "tessera: a source of a classifier has elements of the type that hidden states have");
   /// The inputs of a call, with entries of type Entry.
   template <class Entry>
   struct inputs {
     matrix_view<T const> hidden;          ///< tokens x channels
-    matrix_view<T const> classifier;      ///< vocabulary x channels
+    Classifier classifier;                ///< vocabulary x channels
     matrix_view<Entry const> entries;     ///< tokens x K: entries of the vocabulary; negative: none
     array_view<float const> log_sum_exp;  ///< for each token, linear_loss_outputs::log_sum_exp
     array_view<T const> bias = {};        ///< a value for each entry of the vocabulary, or null
@@ -73,12 +79,13 @@ struct chosen_log_probabilities {
                       matrix_view<float> log_probabilities) {
     check_inputs(in, options);
     check_output(in, log_probabilities);
-    check_reach(exec, where, "hidden states", in.hidden, "rows of the classifier", in.classifier, "chosen entries",
-                in.entries, "log-sum-exps", in.log_sum_exp, "biases", in.bias, "log-probabilities", log_probabilities);
+    check_reach(exec, where, "hidden states", in.hidden, "chosen entries", in.entries, "log-sum-exps", in.log_sum_exp,
+                "biases", in.bias, "log-probabilities", log_probabilities);
+    detail::check_classifier_place(exec, where, in.classifier);
     check_reach_of(exec, where, in.map);
-    detail::write_chosen_log_probabilities<T, Entry, Map> const program{
+    detail::write_chosen_log_probabilities<T, Entry, Map, Classifier> const program{
         {in.hidden},
-        {in.classifier},
+        in.classifier,
         in.entries,
         in.log_sum_exp,
         in.map,
@@ -97,11 +104,12 @@ struct chosen_log_probabilities {
 
   template <class Entry>
   static void check_inputs(inputs<Entry> const& in, linear_loss_options const& options) {
-    linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    linear_loss_shape const shape{in.hidden.extent(0), detail::rows_in(in.classifier), in.hidden.extent(1)};
     arguments::check_extents(where, shape);
     arguments::check_options(where, shape, options);
-    check<shape_error>(in.classifier.extent(1) == shape.channels, where, ": the hidden states have ", shape.channels,
-                       " channels but the classifier has ", in.classifier.extent(1));
+    std::int64_t const channels = detail::columns_in(in.classifier);
+    check<shape_error>(channels == shape.channels, where, ": the hidden states have ", shape.channels,
+                       " channels but the classifier has ", channels);
     check<shape_error>(in.entries.extent(0) == shape.tokens, where, ": there are chosen entries of ",
                        in.entries.extent(0), " tokens but hidden states of ", shape.tokens);
     check<shape_error>(in.entries.extent(1) >= 0, where, ": a token has ", in.entries.extent(1),
@@ -111,7 +119,7 @@ struct chosen_log_probabilities {
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, where, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
     check_memory(where, "hidden states", in.hidden);
-    check_memory(where, "rows of the classifier", in.classifier);
+    detail::check_classifier(where, in.classifier);
     check_memory(where, "chosen entries", in.entries);
     check_memory(where, "log-sum-exps", in.log_sum_exp);
     check_memory(where, "biases", in.bias);
@@ -130,5 +138,13 @@ struct chosen_log_probabilities {
   }
 };
 
+namespace detail {
+
+template <Scalar T, LogitMap Map, class Classifier, TileSource Source>
+struct loss_with_classifier<chosen_log_probabilities<T, Map, Classifier>, Source> {
+  using type = chosen_log_probabilities<T, Map, Source>;
+};
+
+}  // namespace detail
 }  // namespace v0
 }  // namespace tessera

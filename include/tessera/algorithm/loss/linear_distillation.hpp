@@ -16,15 +16,16 @@
 ///
 /// For token i with the student's hidden state e_i and classifier rows c_j, and the teacher's f_i and d_j:
 ///
-///     a_ij   = cap(e_i . c_j) / temperature                   q_i = softmax of a_i
-///     b_ij   = teacher's cap(f_i . d_j) / temperature         p_i = softmax of b_i
+///     a_ij   = cap(e_i . c_j + bias_j) / temperature              q_i = softmax of a_i
+///     b_ij   = teacher's cap(f_i . d_j + bias_j) / temperature    p_i = softmax of b_i
 ///     D_i    = sum_j value(log p_ij, log q_ij)                of the Divergence
 ///     loss   = weight_i D_i for each token, their sum, or that / the sum of weights; 0 where that is 0
 ///     G_ij   = upstream weight_i (s_ij - q_ij sum_k s_ik) * slope of the cap / temperature
-///     hidden gradient = G C        classifier gradient = G^T E
+///     hidden gradient = G C        classifier gradient = G^T E        bias gradient_j = sum_i G_ij
 ///
 /// Divergences: forward_kl, reverse_kl, jensen_shannon, or a user's own (map/divergence.hpp). With a cross-entropy
-/// beside it, call linear_loss, too, and give one of them the other's weight.
+/// beside it, call linear_loss, too, and give one of them the other's weight. Classifiers of another type, as fp32 or
+/// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp.
 ///
 /// Cost: products of tokens x vocabulary x channels: two in the forward pass (four where the Divergence is no mean of
 /// log-ratios) and four in the backward pass, of which two make the logits again; a gradient that is null costs none.
@@ -48,15 +49,19 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/gemm/materialize.hpp>
+#include <tessera/algorithm/loss/detail/distillation_arguments.hpp>
+#include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
 #include <tessera/algorithm/loss/linear_distillation_regions.hpp>
 #include <tessera/algorithm/loss/linear_distillation_types.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -70,7 +75,9 @@
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/forward_kl.hpp>
 #include <tessera/map/scaled_sum.hpp>
+#include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
+#include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
@@ -82,17 +89,22 @@ namespace tessera {
 inline namespace v0 {
 
 /// Operand: bfloat16, float16, float or tf32, the type of products. D: how far the student is from the teacher.
-template <class Operand, Divergence D = forward_kl>
+/// Student, Teacher: what classifiers are given as.
+template <class Operand, Divergence D = forward_kl,
+          class Student = matrix_view<typename gemm_operand<Operand>::value_type const>,
+          class Teacher = matrix_view<typename gemm_operand<Operand>::value_type const>>
 struct linear_distillation {
   using value_type = typename gemm_operand<Operand>::value_type;
+  static_assert(detail::gives_operands<value_type, Student>() && detail::gives_operands<value_type, Teacher>(),
+                "tessera: a source of a classifier has elements of the type that hidden states have");
   /// The inputs of a call.
-  using inputs = distillation_inputs<value_type, D>;
+  using inputs = distillation_inputs<value_type, D, Student, Teacher>;
 
   /// The workspace of forward() alone. Throws shape_error or value_error for extents or options that no call takes.
   template <Executor Exec>
   static workspace_plan plan_forward(Exec const&, distillation_shape const& shape,
                                      distillation_options const& options = {}) {
-    check_call(where, shape, options);
+    arguments::check_call(where, shape, options);
     regions<float> const all(where, shape, options);
     workspace_plan plan(where);
     plan.template add<std::byte>("the forward pass", all.forward_bytes);
@@ -103,7 +115,7 @@ struct linear_distillation {
   template <class Gradient = value_type, Executor Exec>
   static workspace_plan plan_backward(Exec const&, distillation_shape const& shape,
                                       distillation_options const& options = {}) {
-    check_call(back, shape, options);
+    arguments::check_call(back, shape, options);
     return regions<Gradient>(back, shape, options).plan;
   }
 
@@ -111,12 +123,12 @@ struct linear_distillation {
   template <Executor Exec>
   static void forward(Exec const& exec, inputs const& in, distillation_options const& options,
                       distillation_outputs const& out, workspace const& space) {
-    distillation_shape const shape = check_inputs(exec, where, in, options, space);
+    distillation_shape const shape = arguments::check_inputs(exec, where, in, options, space);
     bool const is_reduced = options.reduction != loss_reduction::none;
     check_memory(where, "losses", out.loss);
     check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
                        " elements but needs ", is_reduced ? 1 : shape.tokens);
-    check_list(where, "divergences", out.divergence, shape.tokens);
+    arguments::check_list(where, "divergences", out.divergence, shape.tokens);
     check_reach(exec, where, "losses", out.loss, "divergences", out.divergence);
     regions<float> const at(where, shape, options, workspace_plan::record::sizes);
     space.check_room(where, at.forward_bytes, shape.tokens, " tokens and ", shape.vocabulary, " entries");
@@ -126,21 +138,22 @@ struct linear_distillation {
         out.loss,       out.divergence, space[at.scale]};
     exec.run(finish, 1);
     stamps const of = stamps_of(shape, options);
-    exec.run(stamp_loss<value_type, std::int64_t>{of.student, student_samples(in), space[at.stamp]}, 1);
-    exec.run(stamp_loss<value_type, std::int64_t>{of.teacher, teacher_samples(in), space[at.teacher_stamp]}, 1);
+    exec.run(stamp_loss<value_type, std::int64_t, Student>{of.student, student_samples(in), space[at.stamp]}, 1);
+    exec.run(stamp_loss<value_type, std::int64_t, Teacher>{of.teacher, teacher_samples(in), space[at.teacher_stamp]},
+             1);
   }
 
   /// Enqueues the student's gradients, after forward() with the same inputs, options and workspace; it may be called
   /// again. `upstream`: the gradient of the final result by the loss, one element or one for each token; null: ones.
-  /// There is no bias. Throws shape_error or value_error.
+  /// Throws shape_error or value_error.
   template <Executor Exec, class Gradient = value_type>
   static void backward(Exec const& exec, inputs const& in, distillation_options const& options,
                        array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of distillation are float or of the type of its inputs");
-    distillation_shape const shape = check_inputs(exec, back, in, options, space);
-    check_gradients(exec, shape, options, upstream, out);
+    distillation_shape const shape = arguments::check_inputs(exec, back, in, options, space);
+    arguments::check_gradients(exec, shape, options, upstream, out);
     regions<Gradient> const at(back, shape, options, workspace_plan::record::sizes);
     space.check_room(back, at.plan.bytes(), shape.tokens, " tokens and ", shape.vocabulary, " entries");
     prepare(exec, in, options, upstream, at, space);
@@ -151,7 +164,7 @@ struct linear_distillation {
     for (std::int64_t first = 0; first < shape.vocabulary; first += at.entries) {
       make_logits(exec, in, options, at, space, first);
       differentiate_divergence<D, value_type> const differentiate{in.divergence,
-                                                                  scaling_of(options.softcap, options),
+                                                                  scaling_of({}, options.softcap, options),
                                                                   at.of_part(space, at.student, first),
                                                                   at.of_part(space, at.teacher, first),
                                                                   space[at.rows],
@@ -161,6 +174,7 @@ struct linear_distillation {
       exec.run(differentiate, differentiate.groups());
       add_to_hidden(exec, in, at, space, first, sums, out.accumulate_hidden);
       write_classifier(exec, at, space, first, out);
+      write_bias(exec, at, space, first, out);
     }
     if constexpr (regions<Gradient>::has_hidden_sums) {
       if (out.hidden.data != nullptr) {
@@ -174,12 +188,47 @@ struct linear_distillation {
   static constexpr char const* where = "linear_distillation.forward";
   static constexpr char const* back = "linear_distillation.backward";
   static constexpr mean_log_ratio ratio = detail::ratio_of<D>;
+  static constexpr bool has_source = detail::is_classifier_source<value_type, Student>;
+  static constexpr bool teacher_has_source = detail::is_classifier_source<value_type, Teacher>;
   template <class Gradient>
-  using regions = detail::distillation_regions<value_type, Gradient>;
+  using regions = detail::distillation_regions<value_type, Gradient, has_source, teacher_has_source>;
   using layer = linear<Operand>;
+  using arguments = detail::distillation_arguments<value_type, D, Student, Teacher>;
 
-  static logit_scaling<value_type> scaling_of(float cap, distillation_options const& options) {
-    return {{}, cap, 1.0F / options.temperature};
+  static logit_scaling<value_type> scaling_of(array_view<value_type const> bias, float cap,
+                                              distillation_options const& options) {
+    return {bias, cap, 1.0F / options.temperature};
+  }
+  /// The elements of a list for the part that begins with `first`, if there is a list.
+  template <class V>
+  static array_view<V> of_entries(array_view<V> list, std::int64_t first, std::int64_t count) {
+    return list.data == nullptr ? array_view<V>{} : array_view<V>(&list[first], {count}, {list.stride(0)});
+  }
+
+  /// The student's rows of a part, after make_logits().
+  template <class Regions>
+  static matrix_view<value_type const> rows_of_student(inputs const& in, Regions const& at, workspace const& space,
+                                                       std::int64_t first) {
+    if constexpr (has_source) {
+      return at.rows_of_part(space, at.band, first, at.shape.channels);
+    } else {
+      return detail::rows_of(in.classifier, first, at.width(first));
+    }
+  }
+  template <class Regions>
+  static matrix_view<value_type const> rows_of_teacher(inputs const& in, Regions const& at, workspace const& space,
+                                                       std::int64_t first) {
+    if constexpr (teacher_has_source) {
+      return at.rows_of_part(space, at.teacher_band, first, at.shape.teacher_channels);
+    } else {
+      return detail::rows_of(in.teacher_classifier, first, at.width(first));
+    }
+  }
+  /// Enqueues the making of a source's rows.
+  template <class Exec, class Source>
+  static void convert(Exec const& exec, Source const& source, std::int64_t first, matrix_view<value_type> rows) {
+    detail::convert_entries<Source, detail::rows_in_order> const make{source, {first}, rows};
+    exec.run(make, make.groups());
   }
 
   /// Enqueues the logits of the part that begins with `first`.
@@ -187,10 +236,19 @@ struct linear_distillation {
   static void make_logits(Exec const& exec, inputs const& in, distillation_options const& options, Regions const& at,
                           workspace const& space, std::int64_t first) {
     std::int64_t const width = at.width(first);
-    make_logits_of(exec, in.hidden, detail::rows_of(in.classifier, first, width), scaling_of(options.softcap, options),
+    if constexpr (has_source) {
+      convert(exec, in.classifier, first, at.rows_of_part(space, at.band, first, at.shape.channels));
+    }
+    if constexpr (teacher_has_source) {
+      convert(exec, in.teacher_classifier, first,
+              at.rows_of_part(space, at.teacher_band, first, at.shape.teacher_channels));
+    }
+    make_logits_of(exec, in.hidden, rows_of_student(in, at, space, first),
+                   scaling_of(of_entries(in.bias, first, width), options.softcap, options),
                    at.of_part(space, at.student, first));
-    make_logits_of(exec, in.teacher_hidden, detail::rows_of(in.teacher_classifier, first, width),
-                   scaling_of(options.teacher_softcap, options), at.of_part(space, at.teacher, first));
+    make_logits_of(exec, in.teacher_hidden, rows_of_teacher(in, at, space, first),
+                   scaling_of(of_entries(in.teacher_bias, first, width), options.teacher_softcap, options),
+                   at.of_part(space, at.teacher, first));
   }
   /// Logits that nothing bends have a product of their own, in which sums are only multiplied.
   template <class Exec>
@@ -236,10 +294,10 @@ struct linear_distillation {
     array_view<float> const verdicts = space[at.verdicts];
     status_word* const status = status_of(exec, {back});
     loss_token_list const none{{}, {}, {}, space[at.count]};
-    check_loss_stamp<value_type, std::int64_t> const of_student{
+    check_loss_stamp<value_type, std::int64_t, Student> const of_student{
         of.student, student_samples(in), {space[at.stamp], none, space[at.is_marked], {}}, {&verdicts[0], 1}, status};
     exec.run(of_student, 1);
-    check_loss_stamp<value_type, std::int64_t> const of_teacher{
+    check_loss_stamp<value_type, std::int64_t, Teacher> const of_teacher{
         of.teacher,
         teacher_samples(in),
         {space[at.teacher_stamp], none, space[at.is_marked], {}},
@@ -283,7 +341,7 @@ struct linear_distillation {
       return;
     }
     matrix_view<value_type const> const gradient = at.gradient_of_part(space, first);
-    turn(exec, detail::rows_of(in.classifier, first, at.width(first)), space[at.turned_classifier], gradient.extent(1));
+    turn(exec, rows_of_student(in, at, space, first), space[at.turned_classifier], gradient.extent(1));
     matrix_view<value_type const> const turned(space[at.turned_classifier].data,
                                                {at.shape.channels, gradient.extent(1)});
     bool const is_added = first > 0 || accumulates;
@@ -307,6 +365,22 @@ struct linear_distillation {
     layer::forward(exec, gradient, hidden, scaled_and_added{space[at.late_scale].data, before}, rows);
   }
 
+  /// Enqueues the gradient of the bias: sums over tokens of what the products are of.
+  template <class Exec, class Gradient>
+  static void write_bias(Exec const& exec, regions<Gradient> const& at, workspace const& space, std::int64_t first,
+                         linear_loss_gradients<Gradient> const& out) {
+    if (out.bias.data == nullptr) {
+      return;
+    }
+    matrix_view<value_type const> const gradient = at.of_part(space, at.gradient, first);
+    matrix_view<float> const sums(space[at.column_sums].data, {at.token_blocks(), at.width(first)}, {at.entries, 1});
+    sum_gradient_columns<value_type> const sum{gradient, sums, {}};
+    exec.run(sum, sum.groups());
+    sum_bias_gradient<Gradient> const write{sums, space[at.late_scale].data,
+                                            of_entries(out.bias, first, at.width(first)), out.accumulate_bias};
+    exec.run(write, write.groups());
+  }
+
   /// The stamps of a forward pass, of which the teacher has one for its own inputs.
   struct stamps {
     loss_stamp student;
@@ -319,91 +393,31 @@ struct linear_distillation {
     stamp.set(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
     stamp.add(loss_stamp::options, options.temperature, options.softcap);
     stamp.add(loss_stamp::options, options.teacher_softcap, 0.0F);
-    for (char const letter : detail::text_with_name<D>()) {
+    for (char const letter : detail::text_with_name<std::tuple<D, Student, Teacher>>()) {
       stamp.add(loss_stamp::plan, std::int64_t{letter});
     }
     loss_stamp of_teacher = stamp;
     return {stamp, of_teacher.set(loss_stamp::channels, shape.teacher_channels)};
   }
-  using samples = loss_input_samples<value_type, std::int64_t>;
-  static samples student_samples(inputs const& in) { return {in.hidden, in.classifier, {}, {}, in.weights}; }
-  static samples teacher_samples(inputs const& in) { return {in.teacher_hidden, in.teacher_classifier, {}, {}, {}}; }
-
-  static void check_call(char const* function, distillation_shape const& shape, distillation_options const& options) {
-    check<shape_error>(shape.tokens >= 0 && shape.vocabulary > 0 && shape.channels > 0 && shape.teacher_channels > 0,
-                       function, ": there are ", shape.tokens, " tokens, ", shape.vocabulary, " entries, ",
-                       shape.channels, " channels and ", shape.teacher_channels,
-                       " of the teacher, but tokens must not be negative and the others not below 1");
-    check<value_error>(options.temperature > 0.0F && options.temperature < infinity, function, ": the temperature is ",
-                       options.temperature, " but must be positive and finite");
-    check<value_error>(options.softcap >= 0.0F && options.softcap < infinity, function, ": the softcap is ",
-                       options.softcap, " but must be finite and not negative");
-    check<value_error>(options.teacher_softcap >= 0.0F && options.teacher_softcap < infinity, function,
-                       ": the teacher's softcap is ", options.teacher_softcap, " but must be finite and not negative");
-    check<value_error>(options.workspace_budget >= 0, function, ": the budget of the workspace is ",
-                       options.workspace_budget, " bytes but must not be negative");
+  static loss_input_samples<value_type, std::int64_t, Student> student_samples(inputs const& in) {
+    return {in.hidden, in.classifier, {}, in.bias, in.weights};
   }
-
-  /// Throws for inputs that do not fit together, or lie where programs do not read them; returns the extents.
-  template <class Exec>
-  static distillation_shape check_inputs(Exec const& exec, char const* function, inputs const& in,
-                                         distillation_options const& options, workspace const& space) {
-    distillation_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1),
-                                   in.teacher_hidden.extent(1)};
-    check_call(function, shape, options);
-    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
-                       " channels but the classifier has ", in.classifier.extent(1));
-    check<shape_error>(in.teacher_classifier.extent(1) == shape.teacher_channels, function,
-                       ": the teacher's hidden states have ", shape.teacher_channels,
-                       " channels but its classifier has ", in.teacher_classifier.extent(1));
-    check<shape_error>(in.teacher_hidden.extent(0) == shape.tokens, function, ": the student has ", shape.tokens,
-                       " tokens but the teacher has ", in.teacher_hidden.extent(0));
-    check<shape_error>(in.teacher_classifier.extent(0) == shape.vocabulary, function, ": the student has ",
-                       shape.vocabulary, " entries but the teacher has ", in.teacher_classifier.extent(0));
-    check_memory(function, "hidden states", in.hidden);
-    check_memory(function, "rows of the classifier", in.classifier);
-    check_memory(function, "the teacher's hidden states", in.teacher_hidden);
-    check_memory(function, "rows of the teacher's classifier", in.teacher_classifier);
-    check_list(function, "weights", in.weights, shape.tokens);
-    if constexpr (requires { in.divergence.check_values(function); }) {
-      in.divergence.check_values(function);
-    }
-    check_reach(exec, function, "hidden states", in.hidden, "rows of the classifier", in.classifier,
-                "the teacher's hidden states", in.teacher_hidden, "rows of the teacher's classifier",
-                in.teacher_classifier, "weights", in.weights, "bytes of the workspace", space);
-    return shape;
-  }
-  template <class Exec, class Gradient>
-  static void check_gradients(Exec const& exec, distillation_shape const& shape, distillation_options const& options,
-                              array_view<float const> upstream, linear_loss_gradients<Gradient> const& out) {
-    check_list(back, "upstream gradients", upstream, options.reduction == loss_reduction::none ? shape.tokens : 1);
-    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
-    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
-    check<value_error>(out.bias.data == nullptr, back, ": there are ", out.bias.size(),
-                       " gradients of a bias but 0 biases");
-    constexpr bool is_float = std::is_same_v<Gradient, float>;
-    check<value_error>(is_float || !(out.accumulate_hidden || out.accumulate_classifier), back,
-                       ": gradients are to be accumulated, which needs 32 bits (float), but they have ",
-                       8 * sizeof(Gradient));
-    check_reach(exec, back, "upstream gradients", upstream, "gradients of hidden states", out.hidden,
-                "gradients of the classifier", out.classifier);
-  }
-  template <class T>
-  static void check_list(char const* function, char const* what, array_view<T> list, std::int64_t needed) {
-    check_memory(function, what, list);
-    check<shape_error>(list.data == nullptr || list.size() == needed, function, ": there are ", list.size(), " ", what,
-                       " but there must be ", needed);
-  }
-  template <class Gradient>
-  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
-    check_memory(back, what, matrix);
-    if (matrix.data != nullptr) {
-      check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
-                         " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
-      check_apart(back, what, matrix);
-    }
+  static loss_input_samples<value_type, std::int64_t, Teacher> teacher_samples(inputs const& in) {
+    return {in.teacher_hidden, in.teacher_classifier, {}, in.teacher_bias, {}};
   }
 };
 
+namespace detail {
+
+template <class Operand, Divergence D, class Student, class Teacher, TileSource Source>
+struct loss_with_classifier<linear_distillation<Operand, D, Student, Teacher>, Source> {
+  using type = linear_distillation<Operand, D, Source, Teacher>;
+};
+template <class Operand, Divergence D, class Student, class Teacher, TileSource Source>
+struct loss_with_teacher_classifier<linear_distillation<Operand, D, Student, Teacher>, Source> {
+  using type = linear_distillation<Operand, D, Student, Source>;
+};
+
+}  // namespace detail
 }  // namespace v0
 }  // namespace tessera

@@ -37,15 +37,19 @@ struct distillation_options {
   std::int64_t workspace_budget = 0;
 };
 
-/// The inputs of a call.
-template <Scalar T, Divergence D = forward_kl>
+/// The inputs of a call. Student, Teacher: views, or the sources of a distillation `with_classifier` and
+/// `with_teacher_classifier`.
+template <Scalar T, Divergence D = forward_kl, class Student = matrix_view<T const>,
+          class Teacher = matrix_view<T const>>
 struct distillation_inputs {
   matrix_view<T const> hidden;              ///< tokens x channels, of the student
-  matrix_view<T const> classifier;          ///< vocabulary x channels, of the student
+  Student classifier;                       ///< vocabulary x channels, of the student
   matrix_view<T const> teacher_hidden;      ///< tokens x teacher_channels
-  matrix_view<T const> teacher_classifier;  ///< vocabulary x teacher_channels
+  Teacher teacher_classifier;               ///< vocabulary x teacher_channels
   array_view<float const> weights = {};     ///< a value for each token, or null for ones; 0: the token does not count
   [[no_unique_address]] D divergence = {};  ///< how far the student is from the teacher
+  array_view<T const> bias = {};            ///< of the student: a value for each entry of the vocabulary, or null
+  array_view<T const> teacher_bias = {};    ///< the same of the teacher
 };
 
 /// The outputs of the forward pass.

@@ -22,10 +22,10 @@
 ///     frozen::forward(exec, of_codes, {}, {.loss = value}, space);
 ///
 /// All else is as without it: options, outputs, Reducers, the filter, LogitMaps and programs, and so are
-/// soft_target_loss and vocabulary_parallel of such a loss; linear_distillation and chosen_log_probabilities take
-/// matrices. A source has elements of the type of the hidden states; another one does not compile. Hidden states have
-/// the type of the loss: convert those of another type by materialize (algorithm/gemm/materialize.hpp), since they are
-/// few.
+/// soft_target_loss and vocabulary_parallel of such a loss. A chosen_log_probabilities and a linear_distillation take
+/// such a classifier in the same way, and this one's teacher, too (with_teacher_classifier.hpp). A source has elements
+/// of the type of the hidden states; another one does not compile. Hidden states have the type of the loss: convert
+/// those of another type by materialize (algorithm/gemm/materialize.hpp), since they are few.
 ///
 /// Precision: products multiply what the source gives. An fp32 row is rounded to the type of the hidden states, once
 /// and to the nearest, as autocast does. A code is its value times its scale in fp32, rounded once. Results are those
@@ -44,6 +44,7 @@
 /// have it, so that both need options with the same budget. Softmaxes are not kept, however large the budget is.
 #pragma once
 
+#include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
@@ -54,8 +55,6 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-template <class Loss, TileSource Source>
-struct loss_with_classifier;
 template <class Tile, LogitReducer Statistics, class Filter, LogitMap Map, TileSource Source>
 struct loss_with_classifier<linear_loss<Tile, Statistics, Filter, Map>, Source> {
   using type = linear_loss<tile_with_classifier<Tile, Source>, Statistics, Filter, Map>;
@@ -63,7 +62,8 @@ struct loss_with_classifier<linear_loss<Tile, Statistics, Filter, Map>, Source> 
 
 }  // namespace detail
 
-/// Loss: a linear_loss, as cut_cross_entropy or exact_cross_entropy. Source: what its classifier is given as.
+/// Loss: a linear_loss, as cut_cross_entropy or exact_cross_entropy, a linear_distillation, whose student's classifier
+/// it is, or a chosen_log_probabilities. Source: what its classifier is given as.
 template <class Loss, TileSource Source>
 using with_classifier = typename detail::loss_with_classifier<Loss, Source>::type;
 

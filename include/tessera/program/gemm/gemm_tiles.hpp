@@ -6,6 +6,16 @@
 /// of a and of b into scratch and multiplies them, from the first to the last column of the depth, so that a sum is
 /// always added up in the same order.
 ///
+/// Where both sources have words (`dense_words`) the next steps are on their way while one is multiplied (`pipelined`):
+/// from sm_80 on, which copies asynchronously. 4096^3 on one H200, in ms, step by step and with steps on their way:
+///
+///     rows begin at multiples of   elements   4 bytes        8              16
+///     bf16                         5.8        5.80 -> 1.02   5.79 -> 0.83   1.97 -> 0.82
+///     tf32                         -          8.47 -> 1.82   8.44 -> 1.61
+///
+/// Three stages are up to 1.3 times as fast as two. begin_load() of `dense`, which asks in each step whether rows have
+/// whole chunks, and of rows without them is done at once, takes 1.1 ms of the last, but 11 of the first.
+///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns
 /// true are neither loaded nor multiplied. The epilogue is called once for each sum inside of the result: see
@@ -22,12 +32,24 @@
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
+#include <tessera/tile/pipelined.hpp>
+#include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/source/open_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/tile_order.hpp>
 
 namespace tessera {
 inline namespace v0 {
+
+namespace detail {
+
+/// Whether a source may have words that are copied asynchronously.
+template <class S>
+inline constexpr bool has_words = requires {
+  typename S::template words<4>;
+};
+
+}  // namespace detail
 
 template <class Operand, AnySource A, AnySource B, SumEpilogue Epilogue>
 struct gemm_tiles {
@@ -37,12 +59,16 @@ struct gemm_tiles {
   static constexpr int columns = 64;                                        ///< columns of a tile
   static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));  ///< depth of one multiplication
   static constexpr int depth = 2 * step;                                    ///< depth that is staged at a time
+  /// Stages of steps on their way, where both sources have words.
+  static constexpr int stages = detail::has_words<A> && detail::has_words<B> ? 3 : 1;
+  /// So that the loop over words does not take registers from the one over elements: 128 for each lane, and no spills.
+  static constexpr int blocks_per_multiprocessor = stages > 1 ? 4 : 1;
 
   struct scratch_type {
-    staged_tile<operand_type, rows, depth> a;     ///< staged rows of a
-    staged_tile<operand_type, columns, depth> b;  ///< staged rows of b, which are columns of the result
-    source_scratch<A> of_a;                       ///< scratch for loading a
-    source_scratch<B> of_b;                       ///< scratch for loading b
+    staged_tile<operand_type, rows, depth> a[stages];     ///< staged rows of a
+    staged_tile<operand_type, columns, depth> b[stages];  ///< staged rows of b, which are columns of the result
+    source_scratch<A> of_a;                               ///< scratch for loading a
+    source_scratch<B> of_b;                               ///< scratch for loading b
   };
 
   A a;  ///< rows x depth
@@ -63,10 +89,26 @@ struct gemm_tiles {
     tile_coordinate const tile = order().at(which);
     std::int64_t const first_row = std::int64_t{tile.row} * rows;
     std::int64_t const first_column = std::int64_t{tile.column} * columns;
-    auto const& a_source = open_source(group, a, scratch.of_a);
-    auto const& b_source = open_source(group, b, scratch.of_b);
     typename mma::sum_tile sums;
     mma::clear(group, sums);
+    if constexpr (stages > 1 && !is_serial_group<G>) {
+      if (!multiply_words<mma, 8>(group, first_row, first_column, scratch, sums) &&
+          !multiply_words<mma, 4>(group, first_row, first_column, scratch, sums)) {
+        multiply_steps<mma>(group, first_row, first_column, scratch, sums);
+      }
+    } else {
+      multiply_steps<mma>(group, first_row, first_column, scratch, sums);
+    }
+    mma::each(group, sums, inside{epilogue, first_row, first_column, a.rows(), b.rows()});
+  }
+
+ private:
+  /// Adds the products of all steps, each of which is loaded and multiplied.
+  template <class Tile, Group G>
+  TESSERA_FN void multiply_steps(G const& group, std::int64_t first_row, std::int64_t first_column,
+                                 scratch_type& scratch, typename Tile::sum_tile& sums) const {
+    auto const& a_source = open_source(group, a, scratch.of_a);
+    auto const& b_source = open_source(group, b, scratch.of_b);
     for (std::int64_t first = 0; first < a.columns(); first += depth) {
       if constexpr (requires { a.is_zero(first_row, std::int64_t{rows}, first, std::int64_t{depth}); }) {
         if (a.is_zero(first_row, rows, first, depth)) {
@@ -74,15 +116,32 @@ struct gemm_tiles {
         }
       }
       group.sync();  // all lanes have read the tiles before
-      a_source.load(group, scratch.a, first_row, first);
-      b_source.load(group, scratch.b, first_column, first);
+      a_source.load(group, scratch.a[0], first_row, first);
+      b_source.load(group, scratch.b[0], first_column, first);
       group.sync();
-      multiply_staged<mma>(group, scratch.a, scratch.b, sums);
+      multiply_staged<Tile>(group, scratch.a[0], scratch.b[0], sums);
     }
-    mma::each(group, sums, inside{epilogue, first_row, first_column, a.rows(), b.rows()});
+  }
+  /// The same, with steps on their way in words of so many bytes. False: sources do not have them, and nothing is done.
+  template <class Tile, int Bytes, Group G>
+  TESSERA_FN bool multiply_words(G const& group, std::int64_t first_row, std::int64_t first_column,
+                                 scratch_type& scratch, typename Tile::sum_tile& sums) const {
+    using words_of_a = typename A::template words<Bytes>;
+    using words_of_b = typename B::template words<Bytes>;
+    if (!words_of_a::suits(a.matrix) || !words_of_b::suits(b.matrix)) {
+      return false;
+    }
+    auto const begin = [&](int at, int stage) {
+      words_of_a{a.matrix}.begin_load(group, scratch.a[stage], first_row, std::int64_t{at} * depth);
+      words_of_b{b.matrix}.begin_load(group, scratch.b[stage], first_column, std::int64_t{at} * depth);
+    };
+    auto const steps = static_cast<int>(divide_up(a.columns(), std::int64_t{depth}));
+    for (pipeline_step const at : pipelined<stages>(group, steps, begin)) {
+      multiply_staged<Tile>(group, scratch.a[at.stage], scratch.b[at.stage], sums);
+    }
+    return true;
   }
 
- private:
   /// Calls the epilogue for sums inside of the result only.
   struct inside {
     Epilogue const& epilogue;

@@ -25,8 +25,13 @@ inline namespace v0 {
 /// The map of sums (concepts/sum_map.hpp) that makes logits of them.
 template <class T>
 struct scaled_logits {
-  logit_scaling<T> scaling;  ///< without a bias
+  logit_scaling<T> scaling;  ///< with the biases of the columns, if there are some
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("biases", scaling.bias);
+  }
   /// The logit of a sum.
   TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t column) const { return scaling(sum, column); }
 };

@@ -77,6 +77,16 @@ __device__ __forceinline__ void async_copy_16_or_zero(void* shared, void const* 
       : "memory");
 }
 
+/// Starts copying the first `bytes` of Bytes, 4 or 8, of which both addresses are multiples, and fills the others with
+/// zeros.
+template <int Bytes>
+__device__ __forceinline__ void async_copy_or_zeros(void* shared, void const* global, int bytes) {
+  static_assert(Bytes == 4 || Bytes == 8, "tessera: words of asynchronous copies have 4 or 8 bytes");
+  auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(global), "n"(Bytes), "r"(bytes)
+               : "memory");
+}
+
 /// Waits for all copies that this thread started.
 __device__ __forceinline__ void async_copy_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
@@ -104,6 +114,11 @@ struct copies_in_flight<G> {
   template <class T>
   __device__ __forceinline__ static void begin(tile_chunk<T>& to, tile_chunk<T> const* from, bool is_copied) {
     async_copy_16_or_zero(&to, from, is_copied);
+  }
+  /// Starts copying the first `bytes` of a word, and fills the others with zeros.
+  template <int Bytes>
+  __device__ __forceinline__ static void begin_word(void* to, void const* from, int bytes) {
+    async_copy_or_zeros<Bytes>(to, from, bytes);
   }
   /// Makes the lane's copies since the last call one batch, which may be empty.
   __device__ __forceinline__ static void commit() { async_copy_commit(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `dense`: the TileSource of a matrix in memory, of any strides; `dense_chunks`, of one that has whole chunks of 16
-/// bytes; and `gathered`: some rows of a matrix, by number.
+/// bytes, and `dense_words`, of one whose rows begin at multiples of 4 or 8 bytes; and `gathered`: some rows of a
+/// matrix, by number.
 ///
 ///     dense<bfloat16> const weights{matrix};
 ///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
@@ -188,9 +189,70 @@ TESSERA_FN void begin_listed_rows(G const& group, Tile& tile, matrix_view<T cons
 
 }  // namespace detail
 
+/// The AsyncSource of a matrix whose rows are known to be whole elements next to each other that begin at multiples of
+/// `Bytes`, 4 or 8, because suits() said so: words of so many bytes are copied asynchronously, where dense_chunks needs
+/// multiples of 16.
+template <class T, int Bytes>
+struct dense_words {
+  static_assert(Bytes % sizeof(T) == 0, "tessera: words of a matrix have whole elements");
+  using value_type = T;
+  static constexpr int size = Bytes / static_cast<int>(sizeof(T));  ///< elements of a word
+
+  matrix_view<T const> matrix;  ///< rows x columns, which suits()
+
+  /// Whether a matrix has such rows.
+  [[nodiscard]] TESSERA_FN static bool suits(matrix_view<T const> matrix) {
+    return matrix.stride(1) == 1 && matrix.stride(0) % size == 0 &&
+           reinterpret_cast<std::uintptr_t>(matrix.data) % Bytes == 0;
+  }
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+  }
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
+  }
+  /// Starts to load a tile, from a column on that begins a word: see tile/source/async_source.hpp. A lane's words are
+  /// below each other. The address of a word outside of the matrix is not read.
+  template <class G, class Tile>
+  requires(Tile::columns % size == 0 && G::size % (Tile::columns / size) == 0) TESSERA_FN
+      void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    constexpr int in_row = Tile::columns / size;
+    constexpr int rows_apart = G::size / in_row;
+    auto const rows_left = static_cast<int>(min(max(rows() - first_row, std::int64_t{0}), std::int64_t{Tile::rows}));
+    std::uintptr_t const step = static_cast<std::uintptr_t>(rows_apart * matrix.stride(0)) * sizeof(T);
+    for (int lane : group) {
+      int const column = lane % in_row * size;
+      int const row = lane / in_row;
+      std::int64_t const columns_left = columns() - first_column - column;
+      int const bytes =
+          static_cast<int>(min(max(columns_left, std::int64_t{0}), std::int64_t{size})) * static_cast<int>(sizeof(T));
+      // An address as a number: that of a word that is not there is none of a pointer.
+      auto const first =
+          reinterpret_cast<std::uintptr_t>(matrix.data) +
+          static_cast<std::uintptr_t>((first_row + row) * matrix.stride(0) + first_column + column) * sizeof(T);
+      each_constant<divide_up(Tile::rows, rows_apart)>([&](auto i) {
+        constexpr int below = i.value * rows_apart;
+        if (Tile::rows % rows_apart == 0 || row + below < Tile::rows) {
+          copies_in_flight<G>::template begin_word<Bytes>(&tile(row + below, column),
+                                                          reinterpret_cast<void const*>(first + i.value * step),
+                                                          row + below < rows_left ? bytes : 0);
+        }
+      });
+    }
+  }
+};
+
 template <class T>
 struct dense {
   using value_type = T;
+  /// The AsyncSource of a matrix that it suits.
+  template <int Bytes>
+  using words = dense_words<T, Bytes>;
 
   matrix_view<T const> matrix;  ///< rows x columns, any strides
 

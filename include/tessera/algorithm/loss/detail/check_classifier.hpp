@@ -24,29 +24,29 @@ namespace detail {
 
 /// Throws shape_error unless there is a set of parameters for each group of codes, or for the whole tensor.
 template <Quantizer Q, Scalar Value>
-void check_parameters(char const* function, dequantized<Q, Value> const& codes) {
+void check_parameters(char const* function, char const* what, dequantized<Q, Value> const& codes) {
   if constexpr (!std::is_empty_v<typename Q::params_type>) {
     constexpr bool is_whole = Q::group == whole_tensor;
     std::int64_t const rows = is_whole ? 1 : codes.rows();
     std::int64_t const groups = is_whole ? 1 : divide_up(codes.columns(), std::int64_t{max(Q::group, 1)});
     check<shape_error>(codes.params.extent(0) == rows && codes.params.extent(1) == groups, function,
-                       ": the parameters of the classifier's codes are ", codes.params.extent(0), " x ",
+                       ": the parameters of the ", what, "'s codes are ", codes.params.extent(0), " x ",
                        codes.params.extent(1), " but must be ", rows, " x ", groups);
   }
 }
 /// Other sources have no parameters that are known here.
-inline void check_parameters(char const*, ...) {}
+inline void check_parameters(char const*, char const*, ...) {}
 
 template <class T>
 void check_classifier(char const* function, matrix_view<T> classifier) {
   check_memory(function, "rows of the classifier", classifier);
 }
 template <TileSource Source>
-void check_classifier(char const* function, Source const& classifier) {
-  check<shape_error>(classifier.rows() >= 0 && classifier.columns() >= 0, function, ": the classifier is ",
+void check_classifier(char const* function, Source const& classifier, char const* what = "classifier") {
+  check<shape_error>(classifier.rows() >= 0 && classifier.columns() >= 0, function, ": the ", what, " is ",
                      classifier.rows(), " x ", classifier.columns(), " but neither extent must be negative");
-  check_parameters(function, classifier);
-  visit_views(classifier, [&](char const* what, auto const& view) { check_memory(function, what, view); });
+  check_parameters(function, what, classifier);
+  visit_views(classifier, [&](char const* of_view, auto const& view) { check_memory(function, of_view, view); });
 }
 
 template <Executor Exec, class T>

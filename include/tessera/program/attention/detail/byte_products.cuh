@@ -6,7 +6,10 @@
 /// Tensor cores of sm_89 keep 13 bits of the sums of such products (Zhang et al., arXiv 2411.10958, section 3.4). So
 /// the sums of each tile of 128 keys begin at zero, and are then added in fp32 to those of earlier tiles, by the
 /// multiply-add that multiplies these by the factor of their row. The sums of weights are made in the same way, by
-/// products with ones, so that they are rounded as results are.
+/// products with ones, so that they are rounded as results are. In a model that drops what lies 13 bits below the
+/// largest product, results of 1024 and 8192 keys have relative L1 errors of 2e-4 to 5e-4, and of 5e-3 to 0.16 with
+/// sums of one level (tests/tuning/attention/byte_products_test.cpp). Rounding to codes costs 0.04 with values around
+/// zero, 0.002 with values that have offsets.
 ///
 /// Values lie in shared memory as they do in global memory, in the order of value_slot(), in which the scores that a
 /// lane has are operands without an exchange. With one byte for a value a thread block of 128 rows and channels takes
