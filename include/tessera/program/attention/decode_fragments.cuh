@@ -6,7 +6,9 @@
 ///     values   rows: channels     depth: tokens      columns: queries
 ///
 /// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
-/// row g, [2] and [3] those of row g + 8. Scores are in base 2.
+/// row g, [2] and [3] those of row g + 8. Scores are in base 2. Since queries are columns, a query's largest score and
+/// sums run down a column, over the eight lanes of it, and not along a row, as the words for rows of sums do (RowWords,
+/// concepts/tile_mma.hpp).
 ///
 /// The reference of a query is an earlier largest score. Only if a score is more than 8 above it (a factor of 2^8), the
 /// warp's lanes agree on a new reference and rescale the sums. Weights are at most 2^8, and one of them is 1.
@@ -15,6 +17,7 @@
 #include <cstdint>
 
 #include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
@@ -28,11 +31,46 @@ inline namespace v0 {
 /// Rows of queries that one read of keys and values serves.
 inline constexpr int decode_rows = 8;
 
+/// Sums of weights and of weighted values of a part of a row, which a warp leaves in shared memory. A lane merges those
+/// of several warps. merge_factors() of online_softmax does the same with factors that may be denormal; here they
+/// are 0. Channels: how many channels of the values a lane has.
+template <int Channels>
+struct relative_sums {
+  static constexpr float no_reference = -3.0e38F;  ///< below all finite scores; its difference to itself is 0
+
+  float reference;  ///< what scores are relative to, in base 2: no_reference or minus infinity before the first one
+  float sum;        ///< the sum of weights, 2^(score - reference)
+  float totals[Channels];
+
+  /// Merges part(0) to part(Parts - 1), in order, relative to the largest of their references. part(i) gives
+  /// relative_sums. The reference of a row that has no weights becomes minus infinity.
+  template <int Parts, class Part>
+  __device__ __forceinline__ static relative_sums join(Part const& part) {
+    relative_sums all{no_reference, 0.0F, {}};
+#pragma unroll
+    for (int i = 0; i < Parts; ++i) {
+      all.reference = fmaxf(all.reference, part(i).reference);
+    }
+#pragma unroll
+    for (int i = 0; i < Parts; ++i) {
+      relative_sums const one = part(i);
+      float const factor = fast_exp2(one.reference - all.reference);
+      all.sum = __fmaf_rn(factor, one.sum, all.sum);
+#pragma unroll
+      for (int channel = 0; channel < Channels; ++channel) {
+        all.totals[channel] = __fmaf_rn(factor, one.totals[channel], all.totals[channel]);
+      }
+    }
+    all.reference = all.sum == 0.0F ? -infinity : all.reference;
+    return all;
+  }
+};
+
 template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
-  static constexpr float no_reference = -3.0e38F;  ///< below all finite scores
-  static constexpr float headroom = 8.0F;          ///< how far a score may be above the reference, in base 2
+  static constexpr float no_reference = relative_sums<1>::no_reference;  ///< below all finite scores
+  static constexpr float headroom = 8.0F;  ///< how far a score may be above the reference, in base 2
 
   float outputs[strips][4];  ///< sums of weighted values
   float sum[2];              ///< sums of the lane's weights, for its two columns

@@ -237,23 +237,13 @@ struct decode_schedule {
   /// Merges two channels of a row over all warps, and writes them.
   template <class Splits>
   __device__ __forceinline__ void join(decode_work_item const& work, Splits const& all, int number, int pair) const {
-    float reference = columns_type::no_reference;
-#pragma unroll
-    for (int warp = 0; warp < Warps; ++warp) {
-      reference = fmaxf(reference, all(warp).reference[number]);
-    }
-    float sum = 0.0F;
-    float2 total{0.0F, 0.0F};
-#pragma unroll
-    for (int warp = 0; warp < Warps; ++warp) {
-      float const factor = fast_exp2(all(warp).reference[number] - reference);
-      float2 const part = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
-      sum = __fmaf_rn(factor, all(warp).sum[number], sum);
-      total.x = __fmaf_rn(factor, part.x, total.x);
-      total.y = __fmaf_rn(factor, part.y, total.y);
-    }
-    float const known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
-    write(work, row_of(work, number), pair, {{known, known, sum}, sum}, total);
+    using part_type = relative_sums<2>;
+    auto const joined = part_type::template join<Warps>([&](int warp) {
+      float2 const two = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
+      return part_type{all(warp).reference[number], all(warp).sum[number], {two.x, two.y}};
+    });
+    write(work, row_of(work, number), pair, {{joined.reference, joined.reference, joined.sum}, joined.sum},
+          {joined.totals[0], joined.totals[1]});
   }
   __device__ __forceinline__ void write(decode_work_item const& work, row_coordinates const& of, int pair,
                                         row_type const& row, float2 total) const {

@@ -45,6 +45,7 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -114,7 +115,9 @@ struct attention_of_few_queries {
  private:
   using products = detail::few_queries_products<Channels>;
 
-  // The consumers, eight warps: a lane has rows lane / 4 and lane / 4 + 8 of a work item, as two halves.
+  // The consumers, eight warps: a lane has rows lane / 4 and lane / 4 + 8 of a work item, as two halves. Work
+  // items of up to eight rows have no second half, which each step leaves out: the words for rows of sums
+  // (concepts/tile_mma.hpp) would work on both.
 
   using factors_type = float[tiles][2];
 
@@ -285,8 +288,7 @@ struct attention_of_few_queries {
       std::int32_t const most = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
       float largest = most == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(most), -infinity);
       state.score_scale[tile][half] = scale;
-      largest = fmaxf(largest, shuffle_xor(largest, 1));
-      largest = fmaxf(largest, shuffle_xor(largest, 2));
+      largest = largest_of_row(largest);
       if (state.lane % 4 == 0) {
         to[state.lane / 4 + 8 * half][state.warp] = largest;
       }
@@ -379,8 +381,8 @@ struct attention_of_few_queries {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
-      float const sum = sum_of_four(state.rows[half].state.sum);
-      float const rounded = sum_of_four(state.rows[half].rounded);
+      float const sum = sum_of_row(state.rows[half].state.sum);
+      float const rounded = sum_of_row(state.rows[half].rounded);
       if (state.lane % 4 == 0) {
         to.sum[state.warp] = sum;
         to.rounded[state.warp] = rounded;
@@ -411,10 +413,6 @@ struct attention_of_few_queries {
       sum += parts[warp];
     }
     return sum;
-  }
-  __device__ __forceinline__ static float sum_of_four(float value) {
-    value += shuffle_xor(value, 1);
-    return value + shuffle_xor(value, 2);
   }
 
   /// The first of the lane's channels. The others are the next one, and the two at every eighth channel after them.

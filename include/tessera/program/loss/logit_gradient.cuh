@@ -13,6 +13,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/core/with_constant.hpp>
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
@@ -29,6 +30,8 @@
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/array_view.hpp>
@@ -92,12 +95,10 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_coordinate coordinate, scratch_type& scratch,
                                              std::int32_t) const {
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    tile_part part{coordinate,
-                   static_cast<std::int32_t>(range.width()) - coordinate.column,
-                   2 * (lane % 4),
-                   {row_of(coordinate.row + lane / 4), row_of(coordinate.row + lane / 4 + 8)},
-                   {}};
+    tile_part part{coordinate, static_cast<std::int32_t>(range.width()) - coordinate.column,
+                   rows_of_box::first_column(own_lane())};
+    auto const read = [&](int row, row_factors& factors) { factors = row_of(coordinate.row + row); };
+    rows<Registers>::each_row(own_lane(), read, part.rows);
     scale_sums(sums, part);
     clear_unused(sums, part);
     take_labels(sums, part);
@@ -116,6 +117,13 @@ struct write_loss_gradient {
 
  private:
   static constexpr float log2_e = 1.442695041F;
+  template <int Registers>
+  using rows = warpgroup_rows<float, 2 * Registers>;
+  using rows_of_box = warpgroup_rows<float, 64>;
+  /// A value of each row of a warp.
+  template <class Value>
+  using of_rows = typename rows_of_box::template row_values<Value>;
+  __device__ __forceinline__ static warpgroup_lane own_lane() { return warpgroup_lane::in_warp(thread_index()); }
 
   /// The factors of a lane's row.
   struct row_factors {
@@ -134,9 +142,11 @@ struct write_loss_gradient {
     box_coordinate coordinate;  ///< the warp's first token, the tile's first entry in the part
     std::int32_t width;         ///< how many entries exist from the tile's first one on
     std::int32_t lane;          ///< the lane's first column
-    row_factors rows[2];        ///< the lane's rows: row lane / 4 of the warp's 16 and the one 8 further
-    own_label labels[2];        ///< labels of these rows
-    bool has_labels;            ///< whether some lane of the warp has a label
+    of_rows<row_factors> rows;
+    of_rows<own_label> labels;
+    bool has_labels;  ///< whether some lane of the warp has a label
+
+    [[nodiscard]] __device__ __forceinline__ row_factors const& row(int half) const { return rows.values[0][half]; }
   };
 
   __device__ __forceinline__ row_factors row_of(std::int32_t token) const {
@@ -167,26 +177,22 @@ struct write_loss_gradient {
   /// Whether a log-sum-exp is so far from 0 that rounding it in units of log 2 would show in a softmax.
   __device__ __forceinline__ static bool is_far(tile_part const& part) {
     constexpr float far = 8192.0F;  // where softmaxes would be wrong by 3e-4
-    bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
-                        (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
+    bool const is_own = (part.row(0).label >= 0 && absolute(part.row(0).log_sum_exp) > far) ||
+                        (part.row(1).label >= 0 && absolute(part.row(1).log_sum_exp) > far);
     return any_of_warp(is_own);
   }
 
   /// Makes sums such that rows without a gradient, whatever their sums were, and entries that do not exist get a
   /// softmax of 0.
   template <int Registers>
-  __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part const& part) {
-    if (any_of_warp(part.rows[0].label < 0 || part.rows[1].label < 0)) {
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        sums[i] = part.rows[i / 2 % 2].label < 0 ? 0.0F : sums[i];
-      }
+  __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part& part) {
+    if (any_of_warp(part.row(0).label < 0 || part.row(1).label < 0)) {
+      auto const clear = [](int, int, float& sum, row_factors const& row) { sum = row.label < 0 ? 0.0F : sum; };
+      rows<Registers>::each_with_row(own_lane(), sums, clear, part.rows);
     }
     if (part.width < 2 * Registers) {
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        sums[i] = part.lane + i / 4 * 8 + i % 2 < part.width ? sums[i] : -infinity;
-      }
+      of_rows<int> const ends{{{part.width, part.width}}};
+      rows<Registers>::hide_from(own_lane(), sums, -infinity, ends);
     }
   }
 
@@ -194,28 +200,30 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
     auto const before = static_cast<std::int32_t>(range.first) + part.coordinate.column;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      std::int32_t const column = part.rows[half].label - before;
+    bool is_any_own = false;
+    auto const find = [&](int, row_factors const& row, own_label& label) {
+      std::int32_t const column = row.label - before;
       std::int32_t const beyond = column - part.lane;
-      bool const is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
-      part.labels[half].column = is_own ? column : -1;
-    }
-    part.has_labels = any_of_warp(part.labels[0].column >= 0 || part.labels[1].column >= 0);
+      bool const is_own = row.label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
+      label.column = is_own ? column : -1;
+      is_any_own |= is_own;
+    };
+    rows<Registers>::each_row(own_lane(), find, part.rows, part.labels);
+    part.has_labels = any_of_warp(is_any_own);
     if (part.has_labels) {
-      float target[2] = {0.0F, 0.0F};
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        int const half = i / 2 % 2;
-        bool const is_label = part.lane + i / 4 * 8 + i % 2 == part.labels[half].column;
-        target[half] = is_label ? sums[i] : target[half];
-        sums[i] = is_label ? -infinity : sums[i];
-      }
+      of_rows<float> target{};
+      auto const take = [](int, int column, float& sum, own_label const& label, float& found) {
+        bool const is_label = column == label.column;
+        found = is_label ? sum : found;
+        sum = is_label ? -infinity : sum;
+      };
+      rows<Registers>::each_with_row(own_lane(), sums, take, part.labels, target);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float const spread = smoothing * inverse_vocabulary;
-        part.labels[half].gradient = special_gradient(target[half], part, {half, part.labels[half].column},
-                                                      1.0F - smoothing + spread, part.labels[half].apart);
+        own_label& label = part.labels.values[0][half];
+        label.gradient = special_gradient(target.values[0][half], part, {half, label.column}, 1.0F - smoothing + spread,
+                                          label.apart);
       }
     }
   }
@@ -223,7 +231,7 @@ struct write_loss_gradient {
   /// The token of a lane's row; null where there is none.
   __device__ __forceinline__ loss_token_factors const* token_of(tile_part const& part, int half) const {
     std::int32_t const token = part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * half;
-    return part.rows[half].label < 0 ? nullptr : &tokens[token];
+    return part.row(half).label < 0 ? nullptr : &tokens[token];
   }
   /// The gradients of a row are softmax * (factor - by_logarithm * log2 softmax) where entropies have gradients.
   struct row_slopes {
@@ -233,7 +241,7 @@ struct write_loss_gradient {
   template <bool Entropies>
   __device__ __forceinline__ row_slopes slopes_of(tile_part const& part, int half) const {
     constexpr float log_2 = 0.6931471806F;
-    row_slopes slopes{part.rows[half].by_softmax * scaling.inverse_temperature, 0.0F};
+    row_slopes slopes{part.row(half).by_softmax * scaling.inverse_temperature, 0.0F};
     if constexpr (Entropies) {
       if (loss_token_factors const* const token = token_of(part, half)) {
         float const by_entropy = token->by_entropy * scaling.inverse_temperature;
@@ -246,38 +254,34 @@ struct write_loss_gradient {
   /// Makes and writes the gradients of a tile, which take softmaxes alone, a box of 64 columns at a time. Filtered:
   /// also finds the largest softmax of each block. Entropies: tokens have gradients by their entropies, too.
   template <bool Filtered, bool Entropies, int Registers>
-  __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
+  __device__ __forceinline__ void differentiate(float (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
+    using operand = warpgroup_mma<T, 64>;
     float const steepness = scaling.inverse_temperature * log2_e;
-    float const shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
-    row_slopes const slopes[2] = {slopes_of<Entropies>(part, 0), slopes_of<Entropies>(part, 1)};
+    of_rows<float> const shift{{{part.row(0).log_sum_exp * log2_e, part.row(1).log_sum_exp * log2_e}}};
+    of_rows<row_slopes> const slopes{{{slopes_of<Entropies>(part, 0), slopes_of<Entropies>(part, 1)}}};
 #pragma unroll
     for (int box = 0; box < Registers / 32; ++box) {
       float largest = 0.0F;
-      std::uint32_t words[16];
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        int const half = i % 2;
-        float gradients[2];
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          float const exponent = sums[32 * box + 2 * i + side] * steepness - shift[half];
-          float const softmax = fast_exp2(exponent);
-          largest = Filtered ? maximum_or_nan(largest, softmax) : largest;
-          float factor = slopes[half].factor;
-          if constexpr (Entropies) {  // at least -1024, where softmaxes are 0, so that no product is one of infinity
-            factor = __fmaf_rn(-slopes[half].by_logarithm, fmaxf(exponent, -1024.0F), factor);
-          }
-          gradients[side] = softmax * factor;
+      auto const gradient_of = [&](int, int, float sum, float shifted, row_slopes const& slope) {
+        float const exponent = sum * steepness - shifted;
+        float const softmax = fast_exp2(exponent);
+        largest = Filtered ? maximum_or_nan(largest, softmax) : largest;
+        float factor = slope.factor;
+        if constexpr (Entropies) {  // at least -1024, where softmaxes are 0, so that no product is one of infinity
+          factor = __fmaf_rn(-slope.by_logarithm, fmaxf(exponent, -1024.0F), factor);
         }
-        words[i] = pack_pair<T>(gradients[0], gradients[1]);
-      }
+        return softmax * factor;
+      };
+      typename rows_of_box::sum_tile gradients;
+      rows_of_box::map_sums<rows_of_box>(own_lane(), rows<Registers>::template columns_of<64>(sums, 64 * box),
+                                         gradients, gradient_of, shift, slopes);
       std::uint32_t const shared = target.open_box(scratch, box);
-#pragma unroll
-      for (int quarter = 0; quarter < 4; ++quarter) {
-        Boxes::write_columns(shared, quarter, words[4 * quarter], words[4 * quarter + 1], words[4 * quarter + 2],
-                             words[4 * quarter + 3]);
-      }
+      each_constant<4>([&](auto quarter) {
+        typename operand::a_tile words;
+        rows_of_box::template as_operand<operand, 16 * quarter.value>(own_lane(), gradients, words);
+        Boxes::write_columns(shared, quarter.value, words[0], words[1], words[2], words[3]);
+      });
       end_box(shared, box, largest, part, scratch);
     }
   }
@@ -328,7 +332,7 @@ struct write_loss_gradient {
       sync_warp();
 #pragma unroll
       for (std::uint32_t half = 0; half < 2; ++half) {
-        own_label const& label = part.labels[half];
+        own_label const& label = part.labels.values[0][half];
         if (label.column >= 0 && label.column / 64 == box) {
           std::uint32_t const at = static_cast<std::uint32_t>(label.column) % 64;
           std::uint32_t const in_box = lane / 4 + 8 * half;
@@ -357,7 +361,7 @@ struct write_loss_gradient {
     if constexpr (leaves_logits<Map>) {
       return {scaled, 1.0F};
     }
-    if (part.rows[at.half].label < 0 || scaled == -infinity || at.column < 0) {
+    if (part.row(at.half).label < 0 || scaled == -infinity || at.column < 0) {
       return {scaled, 1.0F};
     }
     std::int32_t const token = part.coordinate.row + static_cast<std::int32_t>(thread_index() % 32 / 4) + 8 * at.half;
@@ -370,7 +374,7 @@ struct write_loss_gradient {
   __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, sum_coordinate at, float wanted,
                                                     float& apart) const {
     int const half = at.half;
-    row_factors const& row = part.rows[half];
+    row_factors const& row = part.row(half);
     float const scaled = sum * scaling.inverse_temperature;
     mapped_logit const mapped = map_logit(scaled, part, at);
     float const logit = mapped.value;

@@ -10,7 +10,7 @@
 ///
 /// Within a tile the four lanes that hold a row find its largest logit together. Each then adds up its exponentials
 /// relative to that, from its first to its last column; the lanes' sums are added as neighbours, then as pairs.
-/// fold_rows.cuh has the cost of other Reducers.
+/// logit_rows.cuh has the cost of other Reducers.
 ///
 /// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
 /// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 for a tile
@@ -26,18 +26,19 @@
 #include <tessera/program/loss/detail/add_to_columns.cuh>
 #include <tessera/program/loss/detail/cap_sums.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
-#include <tessera/program/loss/fold_rows.cuh>
 #include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_rows.cuh>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/row_fold.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
-#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/row_schedule.hpp>
@@ -86,21 +87,20 @@ struct reduce_loss_rows {
     if constexpr (!leaves_logits<Map>) {
       map_logits(sums, coordinate);
     }
-    float largest_of_group[2][groups<Registers>];
-    find_largest(sums, largest_of_group);
-    float largest[2];
-    find_largest_of_rows(largest_of_group, largest);
-    row_coordinate const values{coordinate.column + 2 * static_cast<std::int32_t>(thread_index() % 4), vocabulary,
-                                steepness()};
-    state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].states);
+    largest_of_groups<Registers> of_groups;
+    of_rows<float> largest;
+    find_largest(sums, of_groups);
+    find_largest_of_rows(of_groups, largest);
+    state_type const found = logit_rows<2 * Registers>::reduce_rows(
+        own_lane(), R{}, sums, {coordinate.column, vocabulary, steepness()}, largest, scratch.of_row[own_row()].states);
     pick_targets(sums, coordinate, scratch);
     keep(part, found, scratch);
     if (is_marking()) {
       if constexpr (row_fold<R>::is_pushed) {  // push() needs the registers in between
         pin_registers(sums);
-        find_largest(sums, largest_of_group);
+        find_largest(sums, of_groups);
       }
-      mark(sums, largest_of_group, largest, coordinate, scratch);
+      mark(sums, of_groups, largest, coordinate, scratch);
     }
     if constexpr (RowWarps == 1) {
       if (part.is_last) {
@@ -143,19 +143,25 @@ struct reduce_loss_rows {
   static constexpr int group_columns = 32;  ///< columns of a group, whose marks are one word
   static constexpr int row_states = RowWarps == 1 ? loss_row_states<R> : 1;
   /// After so many tiles the states of lanes are merged into the rows' and begin anew, so that sums of rounded numbers
-  /// do not grow one by one for a whole row: 3072 values at most. In the measurements of fold_rows.cuh the entropy's
+  /// do not grow one by one for a whole row: 3072 values at most. In the measurements of logit_rows.cuh the entropy's
   /// pass took 1.3 % more time with 16 tiles than with 32; with 8 instead of 16 it took 2.4 % more, with 64 and 1000
   /// tiles 0.9 and 1.5 % less.
   static constexpr std::int32_t pushed_tiles = 32;
   template <int Registers>
   static constexpr int groups = 2 * Registers / group_columns;
+  template <int Registers>
+  using rows = warpgroup_rows<float, 2 * Registers>;
+  using rows_of_group = warpgroup_rows<float, group_columns>;
+  /// A value of each row of a warp.
+  template <class Value>
+  using of_rows = typename rows_of_group::template row_values<Value>;
+  /// The lane's largest sum of each row and each group of columns.
+  template <int Registers>
+  using largest_of_groups = of_rows<float>[groups<Registers>];
 
-  /// The row that a lane keeps the state of, one of the two that it has sums of. Of four lanes, 0 and 2 have the same
-  /// row.
-  __device__ __forceinline__ static std::int32_t own_row() {
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    return lane / 4 + 8 * (lane % 2);
-  }
+  /// The row that a lane keeps the state of, one of its two. Of four lanes, 0 and 2 have the same row.
+  __device__ __forceinline__ static std::int32_t own_row() { return logit_rows<group_columns>::own_row(own_lane()); }
+  __device__ __forceinline__ static warpgroup_lane own_lane() { return warpgroup_lane::in_warp(thread_index()); }
   __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
     return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
   }
@@ -230,22 +236,22 @@ struct reduce_loss_rows {
   /// Gives logits to the map, except for minus infinities. Rows beyond the last token get what the map makes of it.
   template <int Registers>
   __device__ __forceinline__ void map_logits(float (&sums)[Registers], box_coordinate coordinate) const {
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     auto const last = static_cast<std::int32_t>(tokens.row_of.size()) - 1;
-    std::int32_t const token[2] = {min(coordinate.row + lane / 4, last), min(coordinate.row + lane / 4 + 8, last)};
-    std::int32_t const entry = coordinate.column + 2 * (lane % 4);
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) {
-      float const scaled = sums[i] * scaling.inverse_temperature;
-      sums[i] = scaled == -infinity ? scaled : map(scaled, token[i / 2 % 2], entry + i / 4 * 8 + i % 2);
-    }
+    of_rows<std::int32_t> token;
+    auto const visit = [&](int row, std::int32_t& number) { number = min(coordinate.row + row, last); };
+    rows<Registers>::each_row(own_lane(), visit, token);
+    auto const change = [&](int, int column, float& sum, std::int32_t number) {
+      float const scaled = sum * scaling.inverse_temperature;
+      sum = scaled == -infinity ? scaled : map(scaled, number, coordinate.column + column);
+    };
+    rows<Registers>::each_with_row(own_lane(), sums, change, token);
   }
 
   /// Turns sums into logits, except for the division by the temperature. Columns beyond the vocabulary become minus
   /// infinity.
   template <int Registers>
   __device__ __forceinline__ void scale_sums(float (&sums)[Registers], std::int32_t first_column) const {
-    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(thread_index() % 4);
+    std::int32_t const column = first_column + rows_of_group::first_column(own_lane());
     if (scaling.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
         std::int32_t const at = column + further;
@@ -254,42 +260,32 @@ struct reduce_loss_rows {
     }
     cap_sums(sums, scaling.cap);
     if (first_column + 2 * Registers > vocabulary) {
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        sums[i] = column + i / 4 * 8 + i % 2 < vocabulary ? sums[i] : -infinity;
-      }
+      of_rows<int> const ends{{{vocabulary - first_column, vocabulary - first_column}}};
+      rows<Registers>::hide_from(own_lane(), sums, -infinity, ends);
     }
   }
 
   /// Finds a lane's largest sum of each row and each group of 32 columns.
   template <int Registers>
-  __device__ __forceinline__ static void find_largest(float const (&sums)[Registers],
-                                                      float (&largest)[2][groups<Registers>]) {
+  __device__ __forceinline__ static void find_largest(float (&sums)[Registers], largest_of_groups<Registers>& largest) {
 #pragma unroll
-    for (int i = 0; i < Registers; ++i) {
-      constexpr int group_registers = group_columns / 2;
-      float& group = largest[i / 2 % 2][i / group_registers];
-      bool const is_first_of_row = i % group_registers == 0 || i % group_registers == 2;
-      group = is_first_of_row ? sums[i] : maximum(group, sums[i]);
+    for (int group = 0; group < groups<Registers>; ++group) {
+      auto& columns = rows<Registers>::template columns_of<group_columns>(sums, group * group_columns);
+      rows_of_group::fold_lanes(own_lane(), maximum_reducer<float>{}, columns, largest[group]);
     }
   }
 
-  /// Finds the largest logit of each of a lane's two rows, among the four lanes that hold the row.
+  /// Finds the largest logit of each row, among the four lanes that hold the row.
   template <int Groups>
-  __device__ __forceinline__ static void find_largest_of_rows(float const (&largest_of_group)[2][Groups],
-                                                              float (&largest)[2]) {
+  __device__ __forceinline__ static void find_largest_of_rows(of_rows<float> const (&of_group)[Groups],
+                                                              of_rows<float>& largest) {
+    largest = of_group[0];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      largest[half] = largest_of_group[half][0];
-#pragma unroll
-      for (int group = 1; group < Groups; ++group) {
-        largest[half] = maximum(largest[half], largest_of_group[half][group]);
-      }
-#pragma unroll
-      for (int distance = 1; distance < 4; distance *= 2) {
-        largest[half] = maximum(largest[half], detail::move_words(largest[half], detail::across{distance}));
-      }
+    for (int group = 1; group < Groups; ++group) {
+      rows_of_group::each_row(
+          own_lane(), [](int, float& most, float other) { most = maximum(most, other); }, largest, of_group[group]);
     }
+    rows_of_group::merge_lanes(own_lane(), maximum_reducer<float>{}, largest);
   }
 
   __device__ __forceinline__ static float log2_of(state_type const& state) {
@@ -299,27 +295,29 @@ struct reduce_loss_rows {
 
   /// Writes the logits of labels that are in this tile.
   template <int Registers>
-  __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_coordinate coordinate,
+  __device__ __forceinline__ void pick_targets(float (&sums)[Registers], box_coordinate coordinate,
                                                scratch_type const& scratch) const {
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    std::int32_t const column = coordinate.column + 2 * (lane % 4);
-    std::int32_t const beyond[2] = {scratch.of_row[lane / 4].label - column,
-                                    scratch.of_row[lane / 4 + 8].label - column};
+    warpgroup_lane const lane = warpgroup_lane::in_warp(thread_index_here());  // kept, it would cost a register
+    std::int32_t const first = rows_of_group::first_column(lane);
+    std::int32_t const column = coordinate.column + first;
+    of_rows<std::int32_t> beyond;  // labels, counted from the lane's first column
+    auto const find = [&](int row, std::int32_t& at) { at = scratch.of_row[row].label - column; };
+    rows<Registers>::each_row(lane, find, beyond);
     auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
-    if (!any_of_warp(is_here(beyond[0]) || is_here(beyond[1]))) {
+    if (!any_of_warp(is_here(beyond.values[0][0]) || is_here(beyond.values[0][1]))) {
       return;
     }
-    float target[2] = {0.0F, 0.0F};
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) {
-      target[i / 2 % 2] = beyond[i / 2 % 2] == i / 4 * 8 + i % 2 ? sums[i] : target[i / 2 % 2];
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (is_here(beyond[half])) {
-        targets[row_of(coordinate.row + lane / 4 + 8 * half)] = target[half] * steepness();
+    of_rows<float> target{};
+    rows<Registers>::each_with_row(
+        lane, sums,
+        [=](int, int at, float sum, std::int32_t label, float& found) { found = label == at - first ? sum : found; },
+        beyond, target);
+    auto const write = [&](int row, std::int32_t at, float found) {
+      if (is_here(at)) {
+        targets[row_of(coordinate.row + row)] = found * steepness();
       }
-    }
+    };
+    rows<Registers>::each_row(lane, write, beyond, target);
   }
 
   /// Adds a tile to the state of its split, and updates the bound after the first tiles and then after every fourth.
@@ -360,42 +358,51 @@ struct reduce_loss_rows {
 
   /// Sets the marks of a tile. Few tiles hold anything that matters, and in those few groups of columns do.
   template <int Registers>
-  __device__ __forceinline__ void mark(float const (&sums)[Registers],
-                                       float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
-                                       box_coordinate coordinate, scratch_type const& scratch) const {
-    auto const lane = static_cast<std::int32_t>(thread_index() % 32);
-    memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
-    float const floor[2] = {row[0]->floor, row[1]->floor};
-    bool const counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
-    auto const is_below = [&](float first, float second) {
-      return (!counts[0] || first < floor[0]) && (!counts[1] || second < floor[1]);
+  __device__ __forceinline__ void mark(float (&sums)[Registers], largest_of_groups<Registers>& of_groups,
+                                       of_rows<float>& largest, box_coordinate coordinate,
+                                       scratch_type const& scratch) const {
+    warpgroup_lane const lane = own_lane();
+    of_rows<float> floors;
+    of_rows<bool> have_labels;
+    auto const read = [&](int row, float& floor, bool& has_label) {
+      floor = scratch.of_row[row].floor;
+      has_label = scratch.of_row[row].label >= 0;
     };
-    if (all_of_warp(is_below(largest[0], largest[1]))) {
+    rows<Registers>::each_row(lane, read, floors, have_labels);
+    auto const reaches = [&](of_rows<float>& values) {
+      bool is_any = false;
+      rows<Registers>::each_row(
+          lane, [&](int, float value, float floor, bool has_label) { is_any |= has_label && !(value < floor); }, values,
+          floors, have_labels);
+      return is_any;
+    };
+    if (!any_of_warp(reaches(largest))) {
       return;
     }
     std::uint32_t found = 0;
 #pragma unroll
     for (int group = 0; group < groups<Registers>; ++group) {
-      found |= is_below(largest_of_group[0][group], largest_of_group[1][group]) ? 0 : std::uint32_t{1} << group;
+      found |= reaches(of_groups[group]) ? std::uint32_t{1} << group : 0;
     }
     found = bits_of_warp(found);
+    int const first = rows_of_group::first_column(lane);
 #pragma unroll
     for (int group = 0; group < groups<Registers>; ++group) {
       if ((found >> group & 1) != 0) {
         std::uint32_t word = 0;
-#pragma unroll
-        for (int i = 0; i < group_columns / 4; ++i) {
-          int const at = group * group_columns / 2 + i / 2 * 4 + i % 2;
-          word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
-        }
-        add_word(coordinate, group, bits_of_warp(word << (2 * (lane % 4))));
+        auto const add = [&](int, int column, float sum, float floor, bool has_label) {
+          word |= has_label && !(sum < floor) ? std::uint32_t{1} << (column - first) : 0;
+        };
+        auto& columns = rows<Registers>::template columns_of<group_columns>(sums, group * group_columns);
+        rows_of_group::each_with_row(lane, columns, add, floors, have_labels);
+        add_word(coordinate, group, bits_of_warp(word << first));
       }
     }
   }
   /// Keeps the tile's softmaxes. It makes the exponentials once more, which costs no time, since the other warpgroup
   /// multiplies.
   template <int Registers>
-  __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
+  __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], of_rows<float> const& largest,
                                                     box_coordinate coordinate, scratch_type const& scratch) const {
     static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
     if (coordinate.column >= softmaxes.values.extent(1)) {
@@ -415,7 +422,7 @@ struct reduce_loss_rows {
   }
   /// Keeps what `value` makes of each sum and its row's reference.
   template <int Registers, class Value>
-  __device__ __forceinline__ void keep_values(float const (&sums)[Registers], float const (&largest)[2],
+  __device__ __forceinline__ void keep_values(float const (&sums)[Registers], of_rows<float> const& largest,
                                               box_coordinate coordinate, scratch_type const& scratch,
                                               Value const& value) const {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
@@ -424,7 +431,7 @@ struct reduce_loss_rows {
       std::int32_t const token = coordinate.row + lane / 4 + 8 * half;
       bool const is_there = token < softmaxes.values.extent(0);
       bool const has_label = scratch.of_row[lane / 4 + 8 * half].label >= 0;
-      float const reference = is_there ? keep_reference(largest[half], coordinate.column, token) : 0.0F;
+      float const reference = is_there ? keep_reference(largest.values[0][half], coordinate.column, token) : 0.0F;
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {
         std::uint32_t words[4];

@@ -11,11 +11,15 @@
 #include <cstdint>
 
 #include <tessera/core/fast_divisor.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
-#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/reduce/maximum.hpp>
+#include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -79,6 +83,9 @@ struct attend_rows {
 
  private:
   using values_type = uint4[2][parts][4];  ///< values of both halves of the warp's tokens
+  using part_type = relative_sums<4>;      ///< four channels of a row
+  using scores_type = row_tile<T, shape<16, warp_tokens, 16>, cuda_warp>;
+  using results_type = row_tile<T, shape<16, 64, warp_tokens>, cuda_warp>;
 
   __device__ __forceinline__ void attend(scratch_type& scratch, std::int64_t at, std::int64_t head, int warp,
                                          int lane) const {
@@ -89,22 +96,18 @@ struct attend_rows {
     }
     values_type values;
     load_values(scratch, values, 0, warp, lane);
-    float weights[tiles][4] = {};
-    add_keys(weights, keys, at, head, lane);
+    typename scores_type::sum_tile scores{};
+    add_keys(scores.values[0], keys, at, head, lane);
     load_values(scratch, values, 1, warp, lane);
-    weigh(scratch, weights, warp, lane);
+    weigh(scratch, scores, warp);
+    typename results_type::a_tile weights;
+    scores_type::template as_operand<results_type, 0>({}, scores, weights);
     float totals[8 * parts][4] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      std::uint32_t const operand[4] = {
-          pack_pair<T>(weights[2 * half][0], weights[2 * half][1]),
-          pack_pair<T>(weights[2 * half][2], weights[2 * half][3]),
-          pack_pair<T>(weights[2 * half + 1][0], weights[2 * half + 1][1]),
-          pack_pair<T>(weights[2 * half + 1][2], weights[2 * half + 1][3]),
-      };
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
-        multiply_rows<T>(&totals[8 * part], operand, values[half][part]);
+        multiply_rows<T>(&totals[8 * part], weights.words[half][0], values[half][part]);
       }
     }
     leave(scratch, totals, warp, lane);
@@ -142,37 +145,30 @@ struct attend_rows {
   }
 
   /// Turns scores into weights, and writes their sums.
-  __device__ __forceinline__ void weigh(scratch_type& scratch, float (&scores)[tiles][4], int warp, int lane) const {
+  __device__ __forceinline__ void weigh(scratch_type& scratch, typename scores_type::sum_tile& scores, int warp) const {
+    cuda_warp const group;
     float const factor = call.scale * 1.4426950408889634F;
-    float largest[2] = {-infinity, -infinity};
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        bool const is_there = scratch.keys[warp_tokens * warp + 8 * tile + 2 * (lane % 4) + i % 2] != nullptr;
-        scores[tile][i] = is_there ? factor * scores[tile][i] : -infinity;
-        largest[i / 2] = fmaxf(largest[i / 2], scores[tile][i]);
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      largest[half] = largest_of_row(largest[half]);
-      float const reference = largest[half] == -infinity ? 0.0F : largest[half];
-      float sum = 0.0F;
-#pragma unroll
-      for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[tile][i] = fast_exp2(scores[tile][i] - reference);
-          sum += scores[tile][i];
-        }
-      }
-      sum = sum_of_row(sum);
-      if (lane % 4 == 0) {
-        scratch.largest[warp][lane / 4 + 8 * half] = largest[half];
-        scratch.sums[warp][lane / 4 + 8 * half] = sum;
-      }
-    }
+    scores_type::each_with_row(group, scores, [&](int, int token, float& score) {
+      score = scratch.keys[warp_tokens * warp + token] != nullptr ? factor * score : -infinity;
+    });
+    typename scores_type::template row_values<float> largest;
+    typename scores_type::template row_values<float> sums;
+    scores_type::each_row(
+        group, [](int, float& most) { most = -infinity; }, largest);
+    scores_type::reduce_rows(group, maximum_reducer<float>{}, scores, largest);
+    scores_type::each_with_row(
+        group, scores,
+        [](int, int, float& score, float most) { score = fast_exp2(score - (most == -infinity ? 0.0F : most)); },
+        largest);
+    scores_type::fold_lanes(group, sum_reducer<float>{}, scores, sums);
+    scores_type::merge_lanes(group, sum_reducer<float>{}, sums);
+    scores_type::each_row_once(
+        group,
+        [&](int row, float most, float sum) {
+          scratch.largest[warp][row] = most;
+          scratch.sums[warp][row] = sum;
+        },
+        largest, sums);
   }
 
   __device__ __forceinline__ void leave(scratch_type& scratch, float const (&totals)[8 * parts][4], int warp,
@@ -201,25 +197,15 @@ struct attend_rows {
     constexpr int fours = Channels / 4;
     for (int i = lane; i < rows * fours; i += lanes) {
       int const row = i / fours;
-      float reference = -infinity;
-#pragma unroll
-      for (int warp = 0; warp < warps; ++warp) {
-        reference = fmaxf(reference, scratch.largest[warp][row]);
-      }
-      float sum = 0.0F;
-      float4 total{0.0F, 0.0F, 0.0F, 0.0F};
-#pragma unroll
-      for (int warp = 0; warp < warps; ++warp) {
-        float const by = fast_exp2(scratch.largest[warp][row] - (reference == -infinity ? 0.0F : reference));
-        float4 const part = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
-        sum = __fmaf_rn(by, scratch.sums[warp][row], sum);
-        total = {__fmaf_rn(by, part.x, total.x), __fmaf_rn(by, part.y, total.y), __fmaf_rn(by, part.z, total.z),
-                 __fmaf_rn(by, part.w, total.w)};
-      }
+      auto const all = part_type::template join<warps>([&](int warp) {
+        float4 const four = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
+        return part_type{scratch.largest[warp][row], scratch.sums[warp][row], {four.x, four.y, four.z, four.w}};
+      });
       std::int64_t const query = head * rows + row;
-      *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = total;
+      *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = {all.totals[0], all.totals[1],
+                                                                                        all.totals[2], all.totals[3]};
       if (i % fours == 0) {
-        call.step.states(split, at, query) = {reference, reference, sum};
+        call.step.states(split, at, query) = {all.reference, all.reference, all.sum};
       }
     }
   }

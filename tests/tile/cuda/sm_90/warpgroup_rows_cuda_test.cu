@@ -76,7 +76,12 @@ struct product_of_sums {
     group.sync();
     auto const lane = warpgroup_lane::of_thread();
     typename rows::sum_tile tile;
-    rows::each_with_row(lane, tile, [&](int row, int column, sum_type& sum) { sum = sums(row, column); });
+#pragma unroll
+    for (int first = 0; first < depth; first += 16) {
+      warpgroup_rows<sum_type, 16>::each_with_row(
+          lane, rows::template columns_of<16>(tile, first),
+          [&](int row, int column, sum_type& sum) { sum = sums(row, first + column); });
+    }
     std::uint32_t words[4][4];
     make<0>(lane, tile, words[0]);
     make<1>(lane, tile, words[1]);

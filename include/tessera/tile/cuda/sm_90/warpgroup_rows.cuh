@@ -99,6 +99,17 @@ struct warpgroup_rows : detail::row_words<detail::warpgroup_sums<Sum, Columns, R
   static constexpr int rows = Rows;
   static constexpr int columns = Columns;
 
+  /// The first of the thread's columns, of which there are two neighbours in each eight.
+  __device__ __forceinline__ static int first_column(G const& group) { return lanes::first_column(group.lane); }
+
+  /// The sums of `Count` columns from `first` on, a multiple of 8: those of a warpgroup_rows<Sum, Count>.
+  template <int Count>
+  __device__ __forceinline__ static auto& columns_of(sum_tile& sums, int first) {
+    static_assert(lanes::tiles == 1 && Count % 8 == 0 && Count <= Columns,
+                  "tessera: columns of 64 rows are chosen by eights");
+    return reinterpret_cast<Sum(&)[Count / 2]>(sums[first / 2]);
+  }
+
   /// Makes the left operand of the next product, a warpgroup_mma, of the sums from column `First` on, and of rows
   /// 64 Tile and further. pack(a, b) makes a register of two neighbours, which are rounded if nothing else is said. For
   /// operands of a byte it is pack(a, b, c, d), and the order of columns changes: of each sixteen, columns 2 t,

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fold_rows`: reduces rows of sums that lie in the registers of a warp, by any Reducer, as row_fold.hpp says.
+/// `logit_rows<Columns>`: the words of warpgroup_rows, with a reduce_rows() that also takes sums as logits: by any
+/// Reducer of logits or of logits with their columns, times a scale, as row_fold.hpp says.
 ///
-/// A warp has 16 rows of a tile: register 4 j + 2 h + i is row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i. Four
-/// lanes hold the values of a row. A lane gets the state of its own row, lane / 4 + 8 (lane % 2), with the same bits in
-/// both lanes that have the row.
+///     using rows = tessera::logit_rows<192>;            // float sums[96] of warpgroup_mma<..., 192>, awaited
+///     using reducer = tessera::lse_reducer<float>;      // kept: reducer::state_type[16][1], at first identities
+///     auto const lane = tessera::warpgroup_lane::in_warp(tessera::thread_index());
+///     rows::row_values<float> largest;
+///     rows::each_row(lane, [](int, float& most) { most = -tessera::infinity; }, largest);
+///     rows::reduce_rows(lane, tessera::maximum_reducer<float>{}, sums, largest);
+///     auto const found =
+///         rows::reduce_rows(lane, reducer{}, sums, {first, entries, scale}, largest, kept[rows::own_row(lane)]);
+///
+/// A lane gets the state of its own row, lane / 4 + 8 (lane % 2), with the same bits in both lanes that have the row:
+/// states of both of its rows would take twice the registers and instructions. mma.sync leaves sums in the same
+/// registers, so that this serves programs before sm_90, too. It is here, and not with warpgroup_rows, because it knows
+/// Reducers by name.
 ///
 /// For reducers whose push() is called, two lanes exchange halves, so that each has only values of its own row, and the
 /// state in registers. A loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each
@@ -43,6 +54,7 @@
 #include <tessera/tile/cuda/chosen_registers.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
@@ -204,100 +216,110 @@ struct pushed_rows<paired_reducer<First, Second>, States> {
   }
 };
 
-/// Takes all values of a lane's two rows, and adds up their exponentials where the fold uses them.
-template <class Fold, bool HasBounds, int Registers>
-__device__ __forceinline__ void take_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                          row_coordinate const& coordinate, typename Fold::part (&parts)[2],
-                                          float (&raw)[2]) {
-  constexpr float log2_e = 1.442695041F;
-  float const steepness = coordinate.scale * log2_e;
-  float const reference[2] = {reference_of_row(largest[0], steepness), reference_of_row(largest[1], steepness)};
-#pragma unroll
-  for (int i = 0; i < Registers; ++i) {
-    int const half = i / 2 % 2;
-    std::int32_t const column = i / 4 * 8 + i % 2;
-    row_value value{sums[i], largest[half], 0.0F, 0.0F, column, true};
-    if constexpr (Fold::uses_exponentials) {
-      value.exponent = multiply_add(sums[i], steepness, -reference[half]);
-      value.exponential = fast_exp2(value.exponent);
-      raw[half] += value.exponential;
-    }
-    if constexpr (HasBounds) {
-      value.is_there = coordinate.column + column < coordinate.end;
-    }
-    Fold::take(parts[half], value);
-  }
-}
+/// What a lane has of its two rows while it takes their sums.
+template <class Fold>
+struct taken_rows {
+  template <class Value>
+  using of_rows = typename warpgroup_rows<float, 16>::template row_values<Value>;
+  row_coordinate own;  ///< of the lane's first column
+  of_rows<float> largest;
+  of_rows<typename Fold::part> parts{};
+  of_rows<float> raw{};  ///< sums of exponentials
 
-/// Does what take_rows does where some row of the warp is far (is_far_row). That is rare, so the code is short, not
-/// fast.
-template <class Fold, int Registers>
-__device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                              row_coordinate const& coordinate, typename Fold::part (&parts)[2],
-                                              float (&raw)[2]) {
-  constexpr float log2_e = 1.442695041F;
-#pragma unroll 1
-  for (int eighth = 0; eighth < Registers / 8; ++eighth) {
-    float some[8];
-    choose_registers(some, sums, eighth);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      int const half = i / 2 % 2;
-      std::int32_t const column = eighth * 16 + i / 4 * 8 + i % 2;
-      row_value value{some[i], largest[half], 0.0F, 0.0F, column, coordinate.column + column < coordinate.end};
+  /// Takes the sums of all columns, or of some `before` which there are as many. exponent_of(sum, largest): the
+  /// exponent of a sum. HasBounds: whether there may be columns that do not exist.
+  template <bool HasBounds, int Registers, class ExponentOf>
+  __device__ __forceinline__ void take(warpgroup_lane const& lane, float (&sums)[Registers], std::int32_t before,
+                                       ExponentOf const& exponent_of) {
+    using rows = warpgroup_rows<float, 2 * Registers>;
+    auto const visit = [&](int, int column, float sum, typename Fold::part& part, float& of_row, float most) {
+      std::int32_t const further = before + (column - rows::first_column(lane));
+      row_value value{sum, most, 0.0F, 0.0F, further, !HasBounds || own.column + further < own.end};
       if constexpr (Fold::uses_exponentials) {
-        value.exponent = far_exponent(some[i], largest[half], coordinate.scale * log2_e);
+        value.exponent = exponent_of(sum, most);
         value.exponential = fast_exp2(value.exponent);
-        raw[half] += value.exponential;
+        of_row += value.exponential;
       }
-      Fold::take(parts[half], value);
+      Fold::take(part, value);
+    };
+    rows::each_with_row(lane, sums, visit, parts, raw, largest);
+  }
+
+  /// Takes the sums where some row of the warp is far (is_far_row). That is rare, so the code is short, not fast.
+  template <int Registers, class ExponentOf>
+  __device__ __forceinline__ void take_far(warpgroup_lane const& lane, float const (&sums)[Registers],
+                                           ExponentOf const& exponent_of) {
+#pragma unroll 1
+    for (int eighth = 0; eighth < Registers / 8; ++eighth) {
+      float some[8];
+      choose_registers(some, sums, eighth);
+      take<true>(lane, some, 16 * eighth, exponent_of);
     }
   }
-}
+};
 
 }  // namespace detail
 
-/// The state of the lane's own row in this tile; values of reducers that need push() go to `kept` at once. `largest`:
-/// the largest sums of the lane's two rows. `kept`: the states of the lane's own row, in shared memory: one, or one for
-/// each of the two lanes that have the row, lane / 2 % 2, which are to be merged when all tiles are done.
-template <LogitReducer R, int Registers, int States>
-__device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[Registers], float const (&largest)[2],
-                                                            row_coordinate const& coordinate,
-                                                            typename R::state_type (&kept)[States]) {
-  static_assert(States == 1 || States == 2, "tessera: a row has one state, or one for each of its two lanes");
-  using fold = row_fold<R>;
-  constexpr float log2_e = 1.442695041F;
-  float const steepness = coordinate.scale * log2_e;
-  if constexpr (fold::is_pushed) {
-    detail::pushed_rows<R, States>::push(sums, coordinate, kept[thread_index() / 2 % States]);
+/// Columns: a multiple of 16, whose sums a lane has half as many of.
+template <int Columns>
+struct logit_rows : warpgroup_rows<float, Columns> {
+  using base = warpgroup_rows<float, Columns>;  ///< the other words
+  using base::reduce_rows;
+  using typename base::sum_tile;
+  template <class Value>
+  using row_values = typename base::template row_values<Value>;
+
+  /// The row of the tile that a lane gets the state of.
+  __device__ __forceinline__ static int own_row(warpgroup_lane const& lane) {
+    return lane.lane / 4 + 8 * (lane.lane % 2);
   }
-  typename fold::part parts[2]{};
-  float raw[2] = {0.0F, 0.0F};
-  // The condition is the same for all lanes of a warp.
-  bool const has_bounds =
-      fold::uses_bounds &&
-      coordinate.column - 2 * static_cast<std::int32_t>(thread_index() % 4) + 2 * Registers > coordinate.end;
-  bool const is_far =
-      fold::uses_exponentials && any_of_warp(is_far_row(largest[0], steepness) || is_far_row(largest[1], steepness));
-  if (is_far) {
-    detail::take_far_rows<fold>(sums, largest, coordinate, parts, raw);
-  } else if (has_bounds) {
-    detail::take_rows<fold, true>(sums, largest, coordinate, parts, raw);
-  } else {
-    detail::take_rows<fold, false>(sums, largest, coordinate, parts, raw);
+
+  /// The state of the lane's own row in this tile; values of reducers that need push() go to `kept` at once. `tile`:
+  /// the tile's first column, the end of columns, and what sums are multiplied by. `largest`: the largest sum of each
+  /// row. `kept`: the states of the lane's own row, in shared memory: one, or one for each of the two lanes that have
+  /// the row, lane / 2 % 2, which are to be merged when all tiles are done.
+  template <LogitReducer R, int States>
+  __device__ __forceinline__ static typename R::state_type reduce_rows(warpgroup_lane const& lane, R const&,
+                                                                       sum_tile& sums, row_coordinate const& tile,
+                                                                       row_values<float> const& largest,
+                                                                       typename R::state_type (&kept)[States]) {
+    static_assert(States == 1 || States == 2, "tessera: a row has one state, or one for each of its two lanes");
+    using fold = row_fold<R>;
+    constexpr float log2_e = 1.442695041F;
+    row_coordinate const own{tile.column + base::first_column(lane), tile.end, tile.scale};
+    float const(&most)[2] = largest.values[0];
+    float const steepness = own.scale * log2_e;
+    if constexpr (fold::is_pushed) {
+      detail::pushed_rows<R, States>::push(sums, own, kept[lane.lane / 2 % States]);
+    }
+    detail::taken_rows<fold> taken{own, largest};
+    // The condition is the same for all lanes of a warp.
+    bool const has_bounds = fold::uses_bounds && tile.column + Columns > tile.end;
+    bool const is_far =
+        fold::uses_exponentials && any_of_warp(is_far_row(most[0], steepness) || is_far_row(most[1], steepness));
+    auto const exponent_of = [=](float sum, float row_most) {
+      return multiply_add(sum, steepness, -reference_of_row(row_most, steepness));
+    };
+    if (is_far) {
+      taken.take_far(lane, sums, [=](float sum, float row_most) { return far_exponent(sum, row_most, steepness); });
+    } else if (has_bounds) {
+      taken.template take<true>(lane, sums, 0, exponent_of);
+    } else {
+      taken.template take<false>(lane, sums, 0, exponent_of);
+    }
+    bool const is_lower = detail::own_is_lower();
+    float of_own = 0.0F;
+    if constexpr (fold::uses_exponentials) {
+      float const(&raw)[2] = taken.raw.values[0];
+      float const given = is_lower ? raw[0] : raw[1];
+      of_own = (is_lower ? raw[1] : raw[0]) + detail::move_words(given, detail::across{1});
+      of_own += detail::move_words(of_own, detail::across{2});  // the same bits in both lanes: a sum of two commutes
+    }
+    row_facts const row = facts_of_row(is_lower ? most[1] : most[0], own.scale, of_own, is_far, detail::fast_power{});
+    detail::join_lanes<fold>(taken.parts.values[0], own);
+    return fold::finish(taken.parts.values[0][0], row);
   }
-  bool const is_lower = detail::own_is_lower();
-  float own = 0.0F;
-  if constexpr (fold::uses_exponentials) {
-    float const given = is_lower ? raw[0] : raw[1];
-    own = (is_lower ? raw[1] : raw[0]) + detail::move_words(given, detail::across{1});
-    own += detail::move_words(own, detail::across{2});  // the same bits in both lanes: a sum of two commutes
-  }
-  row_facts const row =
-      facts_of_row(is_lower ? largest[1] : largest[0], coordinate.scale, own, is_far, detail::fast_power{});
-  detail::join_lanes<fold>(parts, coordinate);
-  return fold::finish(parts[0], row);
-}
+};
 
 }  // namespace v0
 }  // namespace tessera

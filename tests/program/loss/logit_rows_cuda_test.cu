@@ -7,7 +7,8 @@
 
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/program/loss/fold_rows.cuh>
+#include <tessera/program/loss/logit_rows.cuh>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/row_fold.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -39,7 +40,9 @@ struct fold_matrix {
   array_view<state_type> states;  ///< states of rows
 
   __device__ void operator()(cuda_warp const& group, std::int64_t which, scratch_type& scratch) const {
-    int const own = group.lane / 4 + 8 * (group.lane % 2);
+    using rows = logit_rows<2 * registers>;
+    warpgroup_lane const lane{group.lane};
+    int const own = rows::own_row(lane);
     auto const end = static_cast<std::int32_t>(values.extent(1));
     if (group.lane < 16) {
       for (state_type& state : scratch.of_row[group.lane]) {
@@ -47,22 +50,16 @@ struct fold_matrix {
       }
     }
     __syncwarp();
-    for (std::int32_t first = 2 * (group.lane % 4); first - 2 * (group.lane % 4) < end; first += 2 * registers) {
-      float sums[registers];
-      float largest[2] = {-infinity, -infinity};
-#pragma unroll
-      for (int i = 0; i < registers; ++i) {
-        std::int64_t const row = which * 16 + group.lane / 4 + i / 2 % 2 * 8;
-        std::int32_t const column = first + i / 4 * 8 + i % 2;
-        sums[i] = column < end ? values(row, column) : -infinity;
-        largest[i / 2 % 2] = i < 4 && i % 2 == 0 ? sums[i] : maximum(largest[i / 2 % 2], sums[i]);
-      }
-#pragma unroll
-      for (float& value : largest) {
-        value = maximum(value, __shfl_xor_sync(0xffffffffU, value, 1));
-        value = maximum(value, __shfl_xor_sync(0xffffffffU, value, 2));
-      }
-      state_type const found = fold_rows<R>(sums, largest, {first, end, scale}, scratch.of_row[own]);
+    for (std::int32_t first = 0; first < end; first += rows::columns) {
+      rows::sum_tile sums;
+      rows::each_with_row(lane, sums, [&](int row, int column, float& sum) {
+        sum = first + column < end ? values(which * 16 + row, first + column) : -infinity;
+      });
+      rows::row_values<float> largest;
+      rows::each_row(
+          lane, [](int, float& most) { most = -infinity; }, largest);
+      rows::reduce_rows(lane, maximum_reducer<float>{}, sums, largest);
+      state_type const found = rows::reduce_rows(lane, R{}, sums, {first, end, scale}, largest, scratch.of_row[own]);
       state_type total = scratch.of_row[own][0];
       row_fold<R>::add(total, found, tessera::detail::fast_power{});
       __syncwarp();
