@@ -412,10 +412,10 @@ struct gemm_ring_policy {
 ///
 /// "Filled early": from the second quarter of a stage on, not from its middle. In that run, 192 x 256, 8192^3: all
 /// copies at once 442, two at a time between products 434, one at a time 428; the barrier of the next stage tested four
-/// parts before it is awaited 435 in place of 444. In a third run 8192^3 had, with a sync for each stage: 128 x 128 397,
-/// with addresses computed once 404; 128 x 256 371 and 416; 192 x 256 with three stages 415 to 436, with two 420, with
-/// bands of 4 426; 192 x 128, with two groups, 407. A kernel that is not persistent, with rows 16 bytes further apart,
-/// had 356 to 410.
+/// parts before it is awaited 435 in place of 444. In a third run 8192^3 had, with a sync for each stage: 128 x 128
+/// 397, with addresses computed once 404; 128 x 256 371 and 416; 192 x 256 with three stages 415 to 436, with two 420,
+/// with bands of 4 426; 192 x 128, with two groups, 407. A kernel that is not persistent, with rows 16 bytes further
+/// apart, had 356 to 410.
 ///
 /// What bounds it: products whose operands are in registers have 620 TFLOP/s at the power limit (1.74 GHz, 6.07 cycles
 /// each), with operands from shared memory, 64 x 64 sums a warp, 565, with 96 x 64 581. A stage of 128 x 128 sums takes
