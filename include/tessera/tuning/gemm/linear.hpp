@@ -396,24 +396,25 @@ struct gemm_ring_policy {
 /// stage, the other multiplies. A multiprocessor with 100 KiB of shared memory has one at a time.
 ///
 /// sm_80's code on an H200, bf16, TFLOP/s, in turns in one run, in which the power limit leaves 1.5 to 1.6 GHz for
-/// products of 4096^3 and more; columns: rows x columns, bytes of depth, stages and groups; 2048^3, 4096^3, 8192^3, and
+/// products of 4096^3 and more; rows x columns, bytes of depth, stages and groups; 2048^3, 4096^3, 8192^3, and
 /// 8192 x 24576 x 2304:
 ///
-///     128 x 128, 128, 2, 2                                            408   407   397   391
-///     128 x 256, 128, 3, 1                                            417   420   416   409
-///     128 x 256, 128, 4, 1                                            415   423   415   406
-///     128 x 256, 128, 4, 1, stages filled from their middle on        429   433   426   415
-///     192 x 256, 128, 3, 1                                            298   393   431   418
-///     192 x 256, 128, 3, 1, stages filled from their middle on        300   390   434   421
-///     192 x 256, 128, 3, 1, all at once, from their middle on         303   394   442   430
+///     128 x 128, 128, 2, 2                                            408   407   403   398
+///     128 x 256, 128, 3, 1                                            426   425   425   419
+///     192 x 256, 128, 3, 1                                            303   393   439   427
 ///     before: a sync for each stage, addresses computed for each
-///     128 x 128, 128, 2, 2                                            398   384   383   372
+///     128 x 128, 128, 2, 2                                            397   388   390   383
+///     in another run, where that had                                  398   384   383   372
+///     128 x 256, 128, 3, 1, filled early                              417   420   416   409
+///     128 x 256, 128, 4, 1, filled early                              415   423   415   406
+///     128 x 256, 128, 4, 1                                            429   433   426   415
+///     192 x 256, 128, 3, 1, filled early                              298   393   431   418
 ///
-/// Stages were filled two copies at a time between products, from the second quarter of a stage on where nothing else
-/// is said. The barrier of the next stage tested four parts before it is awaited: 435 for 8192^3 in place of 444. One
-/// copy at a time: 428. In another run, in turns, 8192^3, with a sync for each stage: 128 x 128 397, with addresses
-/// computed once 404; 128 x 256 371 and 416; 192 x 256 with three stages 415 to 436, with two 420, with bands of 4
-/// 426; 192 x 128, with two groups, 407. With barriers 445. A kernel that is not persistent, with rows 16 bytes further
+/// "Filled early": from the second quarter of a stage on, not from its middle. In that run, 192 x 256, 8192^3: all
+/// copies at once 442, two at a time between products 434, one at a time 428; the barrier of the next stage tested four
+/// parts before it is awaited 435 in place of 444. In a third run 8192^3 had, with a sync for each stage: 128 x 128
+/// 397, with addresses computed once 404; 128 x 256 371 and 416; 192 x 256 with three stages 415 to 436, with two 420,
+/// with bands of 4 426; 192 x 128, with two groups, 407. A kernel that is not persistent, with rows 16 bytes further
 /// apart, had 356 to 410.
 ///
 /// What bounds it: products whose operands are in registers have 620 TFLOP/s at the power limit (1.74 GHz, 6.07 cycles
