@@ -54,9 +54,9 @@
 /// 390.
 ///
 /// Measured on two H200, over NCCL's own all_gather as it comes, for 64 MiB, 256 MiB and 1 GiB of each rank: without
-/// peer access (24 GB/s) 1.33, 1.40 and 1.41; over NVLink by stores 1.32, 1.43 and 1.55, by copy engines 1.05, 1.33 and
-/// 1.70, by NCCL's programs 1.00 (sent as they are), 1.04 and 1.10. Over NCCL's all_gather by copy engines, of lists
-/// that are registered too: by stores 1.07, 1.14 and 1.32, by copy engines 0.85, 1.05 and 1.45.
+/// peer access (24 GB/s) 1.36, 1.40 and 1.41; over NVLink by stores 1.31, 1.44 and 1.56, by copy engines 1.09, 1.35 and
+/// 1.70, by NCCL's programs 1.00 (sent as they are), 1.04 and 1.08. Over NCCL's all_gather by copy engines, of lists
+/// that are registered too: by stores 1.07, 1.15 and 1.33, by copy engines 0.88, 1.08 and 1.45.
 ///
 /// Workspace: room for everyone's bodies (ranks * 11/16 of a list), for the longest chunk of everyone, and without
 /// sends_to_each for all heads; by stores for the longest streams of all other ranks ((ranks - 1) lists), and their

@@ -15,7 +15,8 @@
 ///   * for_copy_engines() are for NVLink where NCCL sends by copy engines, beside all programs: on a communicator with
 ///     NCCL_CTA_POLICY_ZERO, of memory that nccl_memory (comm/nccl_memory.cuh) registers.
 ///   * for_peer_memory() are for compressed_all_gather and compressed_reduce_scatter where GPUs of one host store into
-///     each other's memory: encoding itself sends, and there are no bodies and no tails.
+///     each other's memory: encoding itself sends, and there are no bodies and no tails. Of all_gather it is the
+///     fastest way for 64 and 256 MiB of two H200; 1 GiB takes 2.5 ms, and 2.3 by copy engines.
 ///   * for_slow_wires() are for PCIe and networks.
 #pragma once
 

@@ -39,8 +39,8 @@
 ///
 /// Model: a rank sends (ranks - 1) * (head + (part - head) * body_bits / bits), 11/16 of a long list of bf16, as in
 /// compressed_all_gather; decoding and adding read and write each part's weights twice more. Measured on two H200, over
-/// NCCL's own reduce_scatter: 1.22 to 1.28 without peer access; over NVLink, where it hardly pays, 0.82 to 0.87 by
-/// NCCL's programs, and by stores 0.85 (1 GiB) to 0.98 (64 MiB), or 1.05 (64 MiB) with no multiprocessor spared.
+/// NCCL's own reduce_scatter: 1.24 to 1.32 without peer access; over NVLink, where it hardly pays, 0.83 to 0.87 by
+/// NCCL's programs, and by stores 0.85 (1 GiB) to 0.98 (64 MiB), or 0.88 to 1.05 with no multiprocessor spared.
 /// Workspace: one's own streams and those of the others (2 * (ranks - 1) parts), the heads, and the longest chunk of
 /// every other rank.
 #pragma once
