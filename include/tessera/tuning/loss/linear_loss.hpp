@@ -178,14 +178,14 @@ struct loss_chunk {
 /// launches leave idle. That is what these eight took within 6 %, most within 2 %. Products end while the next part's
 /// logits are multiplied, so that their turns need not be whole.
 ///
-/// In turns with calls of 160 MiB, whose power makes the clock lower, it takes 65.6 and 56.9 ms, and those calls take
-/// 43.9 and 40.9; it took 69.6 and 60.8 when launches did not overlap, epilogues were unrolled, and the classifier's
-/// sums were read, added to and written. In steps, of parts of 2048 x 2048, in the run above and one like it:
+/// The parts chosen take 60.0 and 50.9 ms; 66.2 and 57.1 when launches did not overlap, epilogues were unrolled, and the
+/// classifier's sums were read, added to and written. In turns with calls of 160 MiB, whose power makes the clock lower,
+/// 63.9 and 53.4 in place of 69.8 and 61.2, beside 42.7 and 40.6. In steps, of parts of 2048 x 2048:
 ///
-///                        products get    logits are multiplied while   epilogues are   the classifier's sums
-///                        ready early     products before them end      short loops     are added in memory
-///     V 256000, D 2304          65.2                            63.9            63.4                    60.0
-///     V 128256, D 4096            --                              --            52.6                    50.6
+///                        before   products get    logits are multiplied while   epilogues are   the classifier's sums
+///                                 ready early     products before them end      short loops     are added in memory
+///     V 256000, D 2304     66.2           65.2                            63.9            63.4                    60.0
+///     V 128256, D 4096     57.1             --                              --            52.6                    50.6
 ///
 /// With unrolled epilogues sums added in memory gained nothing. Two gradients of half the size, so that products of one
 /// part and logits of the next overlap on both sides, made the pass longer: 65.4 and 56.1 (2048 x 1024), 66.0 and 56.8
