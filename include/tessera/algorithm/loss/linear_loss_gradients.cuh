@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Gradients of the loss of a linear classifier on sm_90a, for operands of 16 bits, filters with blocks of 128 x 128,
-/// and rows of hidden states, of the classifier and of their gradients that begin at multiples of 16 bytes. Else those
-/// for sm_80 and later run (linear_loss_gradients_by_ring.cuh), or the portable programs.
+/// and rows that begin at multiples of 16 bytes. Else linear_loss_gradients_by_ring.cuh has them, or portable programs.
 #pragma once
 
 #include <cstdint>
@@ -442,15 +441,6 @@ struct warpgroup_loss_gradients {
     exec.run(program, some.blocks);
   }
 };
-
-/// Whether a call can take entries in another order: no gradient of the bias is wanted, which would need all entries,
-/// and the classifier's gradient is contiguous, since it is cleared at once.
-template <class Call>
-bool can_order_entries(Call const& call) {
-  auto const& classifier = call.out.classifier;
-  return call.space[call.regions.alive].size() > 0 && call.out.bias.data == nullptr &&
-         (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
-}
 
 /// Why there is no program for sm_90a that makes these gradients, or none. Blocks: a loss_gradient_tiles.
 template <Executor Exec, class Blocks>

@@ -53,6 +53,15 @@ void order_entries(Exec const& exec, Call const& call) {
   exec.run(choose, choose.groups());
 }
 
+/// Whether a call can take entries in another order: no gradient of the bias is wanted, which would need all entries,
+/// and the classifier's gradient is contiguous, since it is cleared at once.
+template <class Call>
+bool can_order_entries(Call const& call) {
+  auto const& classifier = call.out.classifier;
+  return call.space[call.regions.alive].size() > 0 && call.out.bias.data == nullptr &&
+         (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Sums in a warp's registers on their way to memory: `sum_staging` and `stage_box`, through which lanes get neighbouring
-/// channels, and `put_boxes`, which writes fp32 sums, or adds them, in whole lines by a short loop.
+/// Sums in a warp's registers on their way to memory: `sum_staging` and `stage_box`, through which lanes get channels
+/// that are neighbours, and `put_boxes`, which writes fp32 sums, or adds them, in whole lines by a short loop.
 ///
 /// Unrolled, with one copy for each box, the epilogues of loss_gradient_products are 140 KB of instructions, of which a
 /// tile runs half, once: more than a multiprocessor keeps. This loop has one copy for each kind of row; what it gains
