@@ -178,8 +178,8 @@ struct loss_chunk {
 /// launches leave idle. That is what these eight took within 6 %, most within 2 %. Products end while the next part's
 /// logits are multiplied, so that their turns need not be whole.
 ///
-/// The parts chosen take 60.0 and 50.9 ms; 66.2 and 57.1 when launches did not overlap, epilogues were unrolled, and the
-/// classifier's sums were read, added to and written. In turns with calls of 160 MiB, whose power makes the clock lower,
+/// The parts chosen take 60.0 and 50.9 ms; 66.2 and 57.1 when launches did not overlap, epilogues were unrolled, and
+/// the classifier's sums were read, added to and written. In turns with calls of 160 MiB, whose power lowers the clock,
 /// 63.9 and 53.4 in place of 69.8 and 61.2, beside 42.7 and 40.6. In steps, of parts of 2048 x 2048:
 ///
 ///                        before   products get    logits are multiplied while   epilogues are   the classifier's sums
