@@ -12,7 +12,7 @@ tessera_check_pieces(ON_HOST concepts "${pieces}\n#include \"checks/examples/con
     std::vector<std::uint16_t>& words"
   concepts/executor.hpp "compiled<&twice::forward<Executor>>"
   concepts/group.hpp "Group const& group, lane_values& scratch, float const* from"
-  concepts/group.hpp:2 ""
+  concepts/group.hpp:4 ""
   concepts/logit_map.hpp "${given_matrix} h, ${given_matrix} c, tessera::array_view<std::int64_t const> l, \
     tessera::array_view<float const> log_prior"
   concepts/merger.hpp "std::vector<float> const& a, std::vector<float> const& b, std::vector<float>& merged, int n"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/program.hpp\"\n\
 #include <tessera/program/gemm/gemm_tiles.hpp>\n#include <tessera/quantize/asymmetric.hpp>\n\
-#include <tessera/quantize/symmetric.hpp>\n#include <tessera/tile/source/dense.hpp>"
+#include <tessera/quantize/symmetric.hpp>\n#include <tessera/reduce/sum.hpp>\n\
+#include <tessera/tile/source/dense.hpp>"
   program/attention/detail/forward_band.hpp ""
   program/attention/detail/forward_splits.hpp "tessera::attention_split_policy const& policy, std::int32_t turn, \
     tessera::tile_range const& all_its_tiles"
@@ -19,6 +20,7 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
   program/attention/detail/weigh_by_vectors.hpp "template <class Weights, class Sums> \
     (Weights const& by_vectors, Sums (&scores)[2], int row, int first_row, bool is_first, float* sums, \
     tessera::detail::score_range range)"
+  program/attention/detail/weigh_rows.hpp ""
   program/attention/head_source.hpp "${given_heads} view, tessera::sequence_lengths lengths, std::int64_t sequence, \
     std::int64_t head, std::int64_t token, std::int64_t channel"
   program/gemm/sum_epilogue.hpp "tessera::gemm_tiles<T, tessera::dense<T>, tessera::dense<T>, add_to_result> const&"

@@ -8,6 +8,8 @@ tessera_check_pieces(ON_DEVICE tile_cuda "${tile_cuda}"
   tile/cuda/thread_index.cuh ""
   tile/cuda/warp.cuh "float value, float limit")
 tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
+  tile/cuda/sm_80/stage_rows.cuh "${given_matrix} matrix, std::int64_t first_row, std::int32_t column, \
+    unsigned char const* stage, int lane"
   tile/cuda/sm_80/swizzled_operands.cuh
     "tessera::cuda_block<128> const& group, unsigned char const* stage, std::uint32_t step")
 set(given_copy "unsigned char* shared, tessera::shared_barrier& full")

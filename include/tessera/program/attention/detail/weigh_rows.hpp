@@ -5,13 +5,16 @@
 ///
 /// Softmax: what a row knows, and how scores become weights.
 ///
-///     float turn(state_type& state, float largest) const;   // begins a tile whose largest score is given: the factor
-///                                                           // of what was added up before, for weighted sums
-///     float weight(state_type const& state, float score) const;
-///     using sum_type = sum_reducer<float>;                  // a Reducer of a tile's weights
-///     static constexpr bool sums_whole_rows = true;         // whether its states are those of whole rows, or of a
-///                                                           // lane's own weights, for rows to be merged in the end
-///     void add(state_type& state, float factor, sum_type::state_type const& sum) const;
+///     struct row_softmax {
+///       struct state_type { float largest, sum; };
+///       using sum_type = sum_reducer<float>;                  // a Reducer of a tile's weights
+///       static constexpr bool sums_whole_rows = true;         // whether its states are those of whole rows, or of a
+///                                                             // lane's own weights, for rows to be merged in the end
+///       float turn(state_type& state, float largest) const;   // begins a tile whose largest score is given: the
+///                                                             // factor of what was added up before
+///       float weight(state_type const& state, float score) const;
+///       void add(state_type& state, float factor, sum_type::state_type const& sum) const;
+///     };
 ///
 /// A NaN is left out of the largest score, and the weight that becomes of it is Softmax's affair.
 #pragma once
