@@ -11,7 +11,7 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
   tile/cuda/sm_80/stage_rows.cuh "${given_matrix} matrix, std::int64_t first_row, std::int32_t column, \
     unsigned char const* stage, int lane"
   tile/cuda/sm_80/swizzled_operands.cuh
-    "tessera::cuda_block<128> const& group, unsigned char const* stage, std::uint32_t step")
+    "tessera::cuda_block<128> const& group, unsigned char const* stage, std::uint32_t step, int tile")
 set(given_copy "unsigned char* shared, tessera::shared_barrier& full")
 tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/barrier.cuh "tessera::shared_barrier& full, int bytes, unsigned phase"
