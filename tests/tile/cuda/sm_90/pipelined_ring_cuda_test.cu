@@ -51,7 +51,7 @@ struct sum_rows {
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
     auto const own = block_warps::of(group);
     own.begin([&] {
-      scratch.ring.init(32, how == taking::in_turns ? 1 : readers);
+      scratch.ring.init(32, how == taking::in_turns ? 32 : 32 * readers);
       fence_barrier_init();
     });
     if (own.warp == readers) {
@@ -87,7 +87,7 @@ struct sum_rows {
   }
 
   __device__ void read(scratch_type& scratch, int warp, int lane) const {
-    auto const release = [lane](shared_barrier& empty) { block_warps::release(empty, lane); };
+    auto const release = [lane](shared_barrier& empty) { block_warps::release(empty, lane, 32); };
     pipeline_state<Stages> state;
     ring_reader reads(scratch.ring, state, release);
     int next = how == taking::in_turns ? warp : 0;
