@@ -66,8 +66,8 @@ using found_list = std::vector<found_by_rank<typename Codec::value_type>>;
 
 /// What all ranks get of these lists. In place, a rank's list is its part of the result.
 template <class Codec>
-found_list<Codec> gathered(std::vector<weight_array<typename Codec::value_type>> const& lists,
-                           compressed_collective_options const& options, bool is_in_place = false) {
+found_list<Codec> gather_lists(std::vector<weight_array<typename Codec::value_type>> const& lists,
+                               compressed_collective_options const& options, bool is_in_place = false) {
   using collective = compressed_all_gather<Codec>;
   using type = typename Codec::value_type;
   auto const count = static_cast<int>(lists.size());
@@ -98,7 +98,7 @@ void check_gathered(int ranks, std::uint64_t seed, std::int64_t count, compresse
   INFO(ranks << " ranks, seed " << seed << ", " << count << " weights");
   auto const lists = lists_of<typename Codec::value_type>(ranks, seed, count);
   auto const wanted = joined(lists);
-  for (auto const& of_rank : gathered<Codec>(lists, options, is_in_place)) {
+  for (auto const& of_rank : gather_lists<Codec>(lists, options, is_in_place)) {
     CHECK(same_bits(of_rank.all, wanted));
     CHECK(of_rank.is_sound);
     CHECK(of_rank.traffic.weights == count * static_cast<std::int64_t>(sizeof(typename Codec::value_type)));

@@ -37,7 +37,8 @@
 #error "tessera/comm/nccl_memory.cuh needs NCCL 2.27, which registers windows"
 #endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
-// <nccl_device.h> has it, and a namespace nccl besides, which would take the name's place after "using namespace".
+/// The address of a window of another rank. <nccl_device.h> has it, and a namespace nccl besides, which would take the
+/// name's place after "using namespace".
 extern "C" ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, std::size_t offset, int peer, void** found);
 #endif
 

@@ -64,6 +64,7 @@ concept PairReducer =
 /// Whether a Reducer says that its states are the same in whatever order values are pushed.
 template <class R>
 inline constexpr bool takes_any_order = false;
+/// It says so.
 template <class R>
 requires requires {
   requires R::any_order;

@@ -32,6 +32,7 @@ struct maximum_reducer {
   TESSERA_FN constexpr state_type of_pair(input_type first, input_type second) const {
     return larger(passes_over_both ? first : larger(least, first), second);
   }
+  /// Takes two values at a time.
   TESSERA_FN constexpr void push_pair(state_type& state, input_type first, input_type second) const {
     state = larger(larger(state, first), second);
   }

@@ -121,13 +121,13 @@ TEST_CASE("by stores compressed_all_gather sends what its streams need", "[host]
   std::vector<weight_array<bfloat16>> lists;
   lists.emplace_back(weight_kind::gauss, 0, count);
   lists.emplace_back(weight_kind::random_bits, 1, count);
-  auto const found = gathered<neuzip>(lists, small_stores());
-  auto const by_messages = gathered<neuzip>(lists, small_messages());
+  auto const found = gather_lists<neuzip>(lists, small_stores());
+  auto const by_messages = gather_lists<neuzip>(lists, small_messages());
   for (std::size_t rank = 0; rank < 2; ++rank) {
     CHECK(found[rank].traffic.sent == found[rank].traffic.needed);
     CHECK(found[rank].traffic.needed == by_messages[rank].traffic.needed);
   }
-  auto const plain = gathered<neuzip>(lists, compressed_collective_options::for_peer_memory());
+  auto const plain = gather_lists<neuzip>(lists, compressed_collective_options::for_peer_memory());
   CHECK(plain[0].traffic.sent == plain[0].traffic.weights);  // fewer bytes than smallest_bytes
   CHECK(same_bits(plain[1].all, joined(lists)));
 }

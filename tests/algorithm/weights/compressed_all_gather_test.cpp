@@ -83,13 +83,13 @@ TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]")
     hard.emplace_back(rank == 0 ? weight_kind::gauss : weight_kind::random_bits, rank, count);
   }
   auto options = small_messages();
-  auto const usual = gathered<neuzip>(easy, options)[0];
+  auto const usual = gather_lists<neuzip>(easy, options)[0];
   CHECK(same_bits(usual.all, joined(easy)));
   CHECK(sent_share(usual.traffic) < 0.79);
   CHECK(usual.traffic.needed < usual.traffic.sent);
   CHECK(3 * usual.traffic.needed > 2 * usual.traffic.weights);
   options.body_bits = 9.0F;  // nothing fits: all chunks have tails
-  auto const tails = gathered<neuzip>(easy, options);
+  auto const tails = gather_lists<neuzip>(easy, options);
   CHECK(same_bits(tails[0].all, joined(easy)));
   CHECK(same_bits(tails[1].all, joined(easy)));
   CHECK(tails[0].traffic.needed == usual.traffic.needed);
@@ -100,22 +100,22 @@ TEST_CASE("compressed_all_gather sends what its options say", "[host][threads]")
   }
   CHECK(tails[0].traffic.sent == tails[0].traffic.needed + twice + layout.table_bytes());
   options.body_bits = 16.0F;
-  CHECK(gathered<neuzip>(easy, options)[1].traffic.sent > usual.traffic.weights);
+  CHECK(gather_lists<neuzip>(easy, options)[1].traffic.sent > usual.traffic.weights);
   options.body_bits = 0;
-  auto const mixed = gathered<neuzip>(hard, options);
+  auto const mixed = gather_lists<neuzip>(hard, options);
   CHECK(same_bits(mixed[0].all, joined(hard)));
   CHECK(same_bits(mixed[1].all, joined(hard)));
   CHECK(sent_share(mixed[0].traffic) < 0.79);
   CHECK(mixed[1].traffic.sent > mixed[1].traffic.weights);
   options.chunk_bytes = options.longest_bytes = 1 << 17;
-  CHECK(sent_share(gathered<neuzip>(hard, options)[1].traffic) < 1.14);
+  CHECK(sent_share(gather_lists<neuzip>(hard, options)[1].traffic) < 1.14);
   auto slow = compressed_collective_options::for_slow_wires();
-  CHECK(gathered<neuzip>(easy, slow)[0].traffic.sent == usual.traffic.weights);
+  CHECK(gather_lists<neuzip>(easy, slow)[0].traffic.sent == usual.traffic.weights);
   slow.smallest_bytes = 1 << 18;
-  auto const of_slow = gathered<neuzip>(easy, slow);
+  auto const of_slow = gather_lists<neuzip>(easy, slow);
   CHECK(same_bits(of_slow[1].all, joined(easy)));
   CHECK(sent_share(of_slow[1].traffic) < 0.79);
-  auto const plain = gathered<neuzip>(easy, {})[0];
+  auto const plain = gather_lists<neuzip>(easy, {})[0];
   CHECK(same_bits(plain.all, joined(easy)));
   CHECK(plain.traffic.sent == plain.traffic.weights);  // fewer bytes than smallest_bytes
 }

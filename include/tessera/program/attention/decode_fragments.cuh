@@ -40,7 +40,7 @@ struct relative_sums {
 
   float reference;  ///< what scores are relative to, in base 2: no_reference or minus infinity before the first one
   float sum;        ///< the sum of weights, 2^(score - reference)
-  float totals[Channels];
+  float totals[Channels];  ///< the sum of weighted values of each channel
 
   /// Merges part(0) to part(Parts - 1), in order, relative to the largest of their references. part(i) gives
   /// relative_sums. The reference of a row that has no weights becomes minus infinity.

@@ -64,7 +64,7 @@ inline namespace v0 {
 /// of results. Codes lie as quantize_heads leaves them, in rows of whole 16 bytes.
 template <class Products, class T>
 struct forward_by_warps {
-  using method = typename Products::method;
+  using method = typename Products::method;  ///< how codes are made
   using softmax_type = piecewise_linear_softmax;
   static_assert(std::is_same_v<typename method::softmax, softmax_type>,
                 "tessera: forward_by_warps has the softmax piecewise_linear_softmax");

@@ -56,9 +56,9 @@ struct gemm_ring {
   static constexpr bool keeps_rows = requires(Epilogue const& epilogue) { epilogue.ends(0); };
   static_assert(registers::column_tiles == 8, "tessera: a warp of this program has 64 columns");
 
-  using ring_type = swizzled_ring<mma, Policy.stages>;
-  using rows_of_a = stage_rows<operand_type, rows, lanes>;
-  using rows_of_b = stage_rows<operand_type, columns, lanes>;
+  using ring_type = swizzled_ring<mma, Policy.stages>;         ///< stages of both operands
+  using rows_of_a = stage_rows<operand_type, rows, lanes>;     ///< how a lane copies rows of a
+  using rows_of_b = stage_rows<operand_type, columns, lanes>;  ///< how a lane copies rows of b
 
   struct scratch_type {
     ring_type ring;                                                                         ///< stages of both operands

@@ -266,6 +266,7 @@ struct logit_rows : warpgroup_rows<float, Columns> {
   using base = warpgroup_rows<float, Columns>;  ///< the other words
   using base::reduce_rows;
   using typename base::sum_tile;
+  /// A value for each row.
   template <class Value>
   using row_values = typename base::template row_values<Value>;
 

@@ -244,6 +244,7 @@ struct loss_products_beside_reduction {
 
   /// For so many tokens and entries, and bytes that are reduced: 40 us, and 250 GB/s as on two H200 over NVLink.
   static constexpr std::int64_t steps_of(std::int64_t extent) { return divide_up(extent, std::int64_t{64}) + epilogue; }
+  /// What a reduction over ranks takes, in steps.
   static constexpr std::int64_t reduction_of(std::int64_t bytes) { return 60 + bytes / 160000; }
 
   /// How many of the classifier's panels are multiplied after all of hidden states and beside their reduction; 0: none,

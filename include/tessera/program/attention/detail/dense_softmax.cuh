@@ -24,8 +24,8 @@ inline namespace v0 {
 
 /// Sums of the first and of the second values of pairs, so that one addition does not wait for the other.
 struct two_sums {
-  float first;
-  float second;
+  float first;   ///< of values in even places
+  float second;  ///< of values in odd places
 };
 
 /// The sum by two chains of additions.
@@ -38,7 +38,9 @@ struct two_sums_reducer {
   TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
     push_pair(into, other.first, other.second);
   }
+  /// The state of two neighbouring values.
   TESSERA_FN constexpr state_type of_pair(input_type first, input_type second) const { return {first, second}; }
+  /// Adds two neighbouring values, each to its own sum.
   TESSERA_FN constexpr void push_pair(state_type& state, input_type first, input_type second) const {
     state.first += first;
     state.second += second;
@@ -49,7 +51,7 @@ static_assert(PairReducer<two_sums_reducer>);
 
 /// The softmax of weigh_rows.
 struct sloped_softmax {
-  using sum_type = two_sums_reducer;
+  using sum_type = two_sums_reducer;                  ///< a Reducer of a tile's weights
   static constexpr bool sums_whole_rows = false;      ///< lanes add up their own weights
   static constexpr float log2_of_top = 8.807354922F;  ///< of the largest weight, 448
   /// What is known of a row.
@@ -61,6 +63,7 @@ struct sloped_softmax {
   float slope;  ///< what scores are multiplied by to be in base 2
 
   __device__ __forceinline__ static state_type identity() { return {-infinity, 0.0F, 0.0F}; }
+  /// Begins a tile whose largest score is given. Returns the factor of what was added up before.
   __device__ __forceinline__ float turn(state_type& state, float largest) const {
     float const next = fmaxf(state.reference, largest);
     float const zero = next == -infinity ? 0.0F : next;  // a row that has seen nothing yet has no reference
@@ -69,6 +72,7 @@ struct sloped_softmax {
     state.reference = next;
     return factor;
   }
+  /// The weight of a score, in units of 1 / 448.
   __device__ __forceinline__ float weight(state_type const& state, float score) const {
     return fast_exp2(__fmaf_rn(score, slope, state.addend));
   }

@@ -86,8 +86,8 @@ template <class T, class Result, class Bias, int Channels>
 struct dense_tiles {
   /// The softmax of weigh_rows.
   struct softmax_type : online_softmax<float> {
-    using sum_type = sum_reducer<float>;
-    static constexpr bool sums_whole_rows = true;
+    using sum_type = sum_reducer<float>;           ///< a Reducer of a tile's weights
+    static constexpr bool sums_whole_rows = true;  ///< sums are merged in each tile
     TESSERA_FN void add(state_type& state, float, float sum) const { state.sum += sum; }
   };
   using state_type = typename softmax_type::state_type;

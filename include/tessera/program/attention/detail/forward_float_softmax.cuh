@@ -29,14 +29,18 @@ inline namespace v0 {
 struct smallest_integer_reducer {
   using state_type = std::int32_t;
   using input_type = std::int32_t;
-  static constexpr bool any_order = true;
+  static constexpr bool any_order = true;  ///< values may come in any order
 
   __device__ __forceinline__ std::int32_t identity() const { return 0x7fffffff; }
+  /// Takes a value.
   __device__ __forceinline__ void push(std::int32_t& state, std::int32_t value) const { state = min(state, value); }
+  /// Takes another state.
   __device__ __forceinline__ void merge(std::int32_t& into, std::int32_t other) const { push(into, other); }
+  /// The smaller of two values.
   __device__ __forceinline__ std::int32_t of_pair(std::int32_t first, std::int32_t second) const {
     return min(first, second);
   }
+  /// Takes two values at a time.
   __device__ __forceinline__ void push_pair(std::int32_t& state, std::int32_t first, std::int32_t second) const {
     state = min(min(state, first), second);
   }
@@ -47,7 +51,8 @@ template <class Softmax>
 struct float_attention_weights : attention_rows<Softmax> {
   using rows = attention_rows<Softmax>;  ///< what it shares with scores of integers
   using typename rows::bits_type, typename rows::operands_type, typename rows::weights;
-  using scores_type = score_floats::sum_tile;
+  using scores_type = score_floats::sum_tile;  ///< scores of a tile, as floats
+  /// A value for each row.
   template <class Value>
   using row_values = score_row_values<Value>;
   /// Sums of products do not begin at terms: those of 8-bit floats keep 13 bits below the largest addend.

@@ -49,14 +49,18 @@ struct row_terms {
 struct largest_of_bits_reducer {
   using state_type = float;
   using input_type = std::int32_t;
-  static constexpr bool any_order = true;
+  static constexpr bool any_order = true;  ///< values may come in any order
 
   __device__ __forceinline__ float identity() const { return -infinity; }
+  /// Takes the bits of a value.
   __device__ __forceinline__ void push(float& state, std::int32_t bits) const { merge(state, __int_as_float(bits)); }
+  /// Takes another state.
   __device__ __forceinline__ void merge(float& into, float other) const { into = maximum_or_nan(into, other); }
+  /// The larger of two values that are given by their bits; NaN if one is NaN.
   __device__ __forceinline__ float of_pair(std::int32_t first, std::int32_t second) const {
     return maximum_or_nan(__int_as_float(first), __int_as_float(second));
   }
+  /// Takes two values at a time.
   __device__ __forceinline__ void push_pair(float& state, std::int32_t first, std::int32_t second) const {
     merge(state, of_pair(first, second));
   }
@@ -96,6 +100,7 @@ template <class Softmax>
 struct attention_rows {
   /// Makes the codes of weights.
   using weights = lane_weights<Softmax>;
+  /// A value for each row.
   template <class Value>
   using row_values = score_row_values<Value>;
   using bits_type = score_words::sum_tile;  ///< scores of a lane, or their bits
@@ -103,7 +108,7 @@ struct attention_rows {
   /// 2 t + 8 and 2 t + 9 are neighbours.
   using operands_type = operands_of_sums<score_words, warpgroup_mma<float8_e4m3, 8>>;
 
-  row_values<attention_row_state> state;
+  row_values<attention_row_state> state;  ///< what each row knows
 
   /// The reference of each row's last tile.
   [[nodiscard]] __device__ __forceinline__ float reference(int row) const { return state.values[0][row].reference; }
@@ -120,6 +125,7 @@ struct attention_rows {
   static constexpr float most_offset = 131072.0F;
   static constexpr float lift = 2048.0F * weights::steps;  ///< added to logits with terms
 
+  /// The lane of this thread.
   __device__ __forceinline__ static warpgroup_lane lane() { return warpgroup_lane::of_thread(); }
 
   /// Turns lifted logits, the bits of steps * logit + lift, into weights::of() of their distance to the references.

@@ -40,6 +40,7 @@ template <class Softmax>
 struct attention_weights : attention_rows<Softmax> {
   using rows = attention_rows<Softmax>;  ///< what it shares with scores of floats
   using typename rows::bits_type, typename rows::weights;
+  /// A value for each row.
   template <class Value>
   using row_values = score_row_values<Value>;
   static constexpr bool begins_at_terms = true;  ///< whether sums of products may begin at terms

@@ -21,10 +21,10 @@ inline namespace v0 {
 /// Rows: of a stage, each of 128 bytes. Lanes: those that copy it.
 template <class T, int Rows, int Lanes>
 struct stage_rows {
-  static constexpr int chunks = 8;              ///< of a row, 16 bytes each
-  static constexpr int apart = Lanes / chunks;  ///< rows from a lane's chunk to its next one
-  static constexpr int count = Rows / apart;    ///< chunks of a lane
-  static constexpr int in_chunk = 16 / static_cast<int>(sizeof(T));
+  static constexpr int chunks = 8;                                   ///< of a row, 16 bytes each
+  static constexpr int apart = Lanes / chunks;                       ///< rows from a lane's chunk to its next one
+  static constexpr int count = Rows / apart;                         ///< chunks of a lane
+  static constexpr int in_chunk = 16 / static_cast<int>(sizeof(T));  ///< values of a chunk
   static_assert(Lanes % (8 * chunks) == 0 && Rows % apart == 0,
                 "tessera: lanes copy whole rows of a stage, and a lane rows that are multiples of 8 apart");
 

@@ -104,16 +104,16 @@ template <class M>
 struct multiplied_operands {
   /// How M lies in registers.
   using registers = typename M::registers;
-  using operand_name = typename registers::operand_name;
+  using operand_name = typename registers::operand_name;  ///< the type as mma.sync names it
   /// How many fragments a fragment of operands is multiplied as.
   static constexpr int halves = detail::is_multiplied_as_half<operand_name>() ? 2 : 1;
   /// 16 rows of a as they are multiplied.
   struct row_operand {
-    std::uint32_t words[halves][4];
+    std::uint32_t words[halves][4];  ///< of each 16 bytes of the depth
   };
   /// All columns of b as they are multiplied.
   struct column_operand {
-    std::uint32_t words[halves][registers::column_tiles][2];
+    std::uint32_t words[halves][registers::column_tiles][2];  ///< of each 16 bytes of the depth and 8 columns
   };
   /// Makes 16 rows from a fragment of a.
   __device__ __forceinline__ static row_operand rows_of(std::uint32_t const (&a)[4]) {

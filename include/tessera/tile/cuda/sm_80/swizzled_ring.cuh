@@ -95,11 +95,11 @@ struct ring_place {
 /// A ring on its way through a program.
 template <class M, int Stages>
 struct ring_passage {
-  using mma = M;
+  using mma = M;                         ///< the product
   static constexpr int stages = Stages;  ///< how many stages there are
-  swizzled_ring<M, Stages>& ring;
-  ring_barriers<Stages>& barriers;
-  ring_place<Stages> place;  ///< the next stage that is multiplied
+  swizzled_ring<M, Stages>& ring;        ///< the stages
+  ring_barriers<Stages>& barriers;       ///< says which stages are full, and which have been read
+  ring_place<Stages> place;              ///< the next stage that is multiplied
 
   /// Begins the stages from `place` on but for the last one, as far as some are left.
   template <class Fill>
@@ -148,12 +148,14 @@ struct passing_operands {
   typename M::b_tile columns[has_next_columns ? 2 : 1];  ///< of products
   typename multiplied_operands<M>::column_operand multiplied;  ///< columns of the product at hand
 
+  /// Loads a part of the rows of a stage.
   template <int Part>
   __device__ __forceinline__ void load_rows(int stage) {
     swizzled_operands<M>::template load_rows<OfA>(rows[Part % slots],
                                                   first_a + static_cast<std::uint32_t>(stage * 128 * M::rows),
                                                   Part / row_tiles, Part % row_tiles);
   }
+  /// Loads two tiles of columns of a stage.
   template <int Product>
   __device__ __forceinline__ void load_columns(int stage, int pair) {
     swizzled_operands<M>::template load_columns<OfB>(columns[has_next_columns ? Product % 2 : 0],

@@ -14,7 +14,7 @@ inline namespace v0 {
 
 template <int Stages>
 struct pipeline_state {
-  static constexpr int stages = Stages;
+  static constexpr int stages = Stages;  ///< how many stages there are
 
   int stage = 0;       ///< pipeline stage, 0 to Stages - 1
   unsigned phase = 0;  ///< parity of the stage's barrier

@@ -53,20 +53,28 @@ struct step_range {
   int end;     ///< one past the last step
   int by = 1;  ///< steps, and stages, from a step to the next
 
+  /// The first step.
   __device__ __forceinline__ int start() const { return first; }
+  /// What is_before() compares with.
   __device__ __forceinline__ int stop() const { return end; }
+  /// Whether a step is one of the range.
   __device__ __forceinline__ static bool is_before(int index, int stop) { return index < stop; }
+  /// The step after another one.
   __device__ __forceinline__ int after(int index) const { return index + by; }
 };
 /// Steps `end` - 1 down to `begin`, each with a stage.
 struct steps_from_last {
-  static constexpr int by = 1;
-  int begin;  ///< the last step
-  int end;    ///< one past the first step
+  static constexpr int by = 1;  ///< stages from a step to the next
+  int begin;                    ///< the last step
+  int end;                      ///< one past the first step
 
+  /// The first step.
   __device__ __forceinline__ int start() const { return end - 1; }
+  /// What is_before() compares with.
   __device__ __forceinline__ int stop() const { return begin; }
+  /// Whether a step is one of the range.
   __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
+  /// The step after another one.
   __device__ __forceinline__ int after(int index) const { return index - 1; }
 };
 
@@ -74,8 +82,8 @@ struct steps_from_last {
 /// step.
 template <int Stages>
 struct pipeline_count {
-  static constexpr int stages = Stages;
-  std::int32_t steps = 0;  ///< how many steps there were
+  static constexpr int stages = Stages;  ///< how many stages the ring has
+  std::int32_t steps = 0;                ///< how many steps there were
 
   /// The state after these steps.
   __device__ __forceinline__ operator pipeline_state<Stages>() const { return pipeline_state<Stages>::after(steps); }
@@ -99,6 +107,7 @@ struct fill_step : pipeline_step {
 template <class State>
 class ring_filler {
  public:
+  /// Goes on from a state, which it changes.
   __device__ __forceinline__ explicit ring_filler(State& state) : state_(state) {}
 
   /// The step, of which no stage has been waited for.
@@ -106,6 +115,7 @@ class ring_filler {
     pipeline_state<State::stages> const state = state_;
     return {{index, state.stage}, state};
   }
+  /// Goes on behind the step.
   __device__ __forceinline__ void end_step(int, int by) const { state_.go_on(by); }
 
  private:
@@ -114,15 +124,18 @@ class ring_filler {
 
 /// The step itself releases its stage, when it has read it.
 struct release_in_step {
+  /// Does nothing.
   __device__ __forceinline__ void operator()(shared_barrier&) const {}
 };
 /// The warp releases a stage that tensor cores have read.
 struct release_for_warp {
+  /// One lane of the warp arrives.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive_for_warp(); }
 };
 /// The warp releases a stage to those who fill it in all thread blocks of a cluster.
 template <int Blocks>
 struct release_to_cluster {
+  /// Lanes of the warp arrive, one in each thread block.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const {
     unsigned const lane = thread_index() % 32;
     if constexpr (Blocks == 1) {
@@ -139,6 +152,7 @@ struct release_to_cluster {
 template <int Stages, class Release = release_in_step>
 class ring_reader {
  public:
+  /// Goes on from a state, which it changes.
   __device__ __forceinline__ ring_reader(stage_ring<Stages>& ring, pipeline_state<Stages>& state,
                                          Release const& release = {})
       : ring_(ring), state_(state), release_(release) {}
@@ -148,6 +162,7 @@ class ring_reader {
     ring_.await_full(state_);
     return {index, state_.stage};
   }
+  /// Releases the stage, and goes on behind the step.
   __device__ __forceinline__ void end_step(int, int by) const {
     release_(ring_.empty[state_.stage]);
     state_.go_on(by);
@@ -165,6 +180,7 @@ class product_reader {
  public:
   static_assert(Stages >= 2, "tessera: product_reader has at least two stages: one is released when the next is begun");
 
+  /// Goes on from a state, which it changes.
   __device__ __forceinline__ product_reader(stage_ring<Stages>& ring, pipeline_state<Stages>& state,
                                             Release const& release)
       : ring_(ring), state_(state), release_(release) {}
@@ -174,6 +190,7 @@ class product_reader {
     ring_.await_full(state_);
     return {index, state_.stage};
   }
+  /// Goes on behind the step, and releases the stage of the step before, whose product is done.
   __device__ __forceinline__ void end_step(int index, int by) {
     int const stage = state_.stage;
     state_.go_on(by);
@@ -213,12 +230,14 @@ class product_reader {
 template <class Side, class Steps>
 class ring_steps {
  public:
+  /// Steps of a side, which outlives the loop if it is a reference.
   __device__ __forceinline__ ring_steps(Side&& side, Steps const& steps)
       : side_(static_cast<Side&&>(side)), steps_(steps) {}
 
   /// The place of the loop.
   class iterator {
    public:
+    /// Begins at the first step.
     __device__ __forceinline__ iterator(Side const& side, Steps const& steps)
         : side_(side), steps_(steps), index_(steps.start()) {}
     /// Begins the step: it is called once.

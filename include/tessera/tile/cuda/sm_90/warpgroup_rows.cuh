@@ -35,6 +35,7 @@ struct warpgroup_lane {
   static constexpr int size = 4 * lanes_in_a_warp;
   int lane;  ///< the thread's number in the warpgroup
 
+  /// The lane of this thread.
   __device__ __forceinline__ static warpgroup_lane of_thread() {
     return {static_cast<int>(thread_index() % unsigned{size})};
   }
@@ -95,7 +96,7 @@ template <class Sum, int Columns, int Rows = 64, class G = warpgroup_lane>
 struct warpgroup_rows : detail::row_words<detail::warpgroup_sums<Sum, Columns, Rows, G>> {
   using group_type = G;
   using sum_type = Sum;
-  using sum_tile = typename detail::warpgroup_sums<Sum, Columns, Rows, G>::sum_tile;
+  using sum_tile = typename detail::warpgroup_sums<Sum, Columns, Rows, G>::sum_tile;  ///< the registers of a lane
   static constexpr int rows = Rows;
   static constexpr int columns = Columns;
 
