@@ -23,7 +23,7 @@
 using namespace tessera;
 using namespace tessera_test;
 
-namespace {
+namespace warpgroup_rows_test {  // not anonymous: for old architectures nothing refers to pack_bytes
 
 template <class Sum, int Rows, int Columns>
 struct wgmma_words {
@@ -158,7 +158,9 @@ int wrong_products() {
   return wrong;
 }
 
-}  // namespace
+}  // namespace warpgroup_rows_test
+
+using namespace warpgroup_rows_test;
 
 TEST_CASE("every word for rows of wgmma gives what loops give, of NaN, infinity and rows of minus infinity, too",
           "[cuda]") {
