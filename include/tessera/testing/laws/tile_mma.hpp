@@ -268,6 +268,32 @@ void check_mapped_sums(law_report& report, typename M::group_type const& group, 
   }
 }
 
+/// Checks that each_with_row visits every sum with the states of its row, which have counted 1000 and the columns.
+template <RowTile M, class States>
+void check_sums_with_rows(law_report& report, typename M::group_type const& group, typename M::sum_tile& sums,
+                          States& states) {
+  using sum_type = typename M::sum_type;
+  using state_type = typename sum_and_count<sum_type>::state_type;
+  constexpr auto rows = static_cast<std::size_t>(M::rows);
+  constexpr auto columns = static_cast<std::size_t>(M::columns);
+  std::vector<sum_type> stored(rows * columns);
+  M::store(group, sums, stored.data(), std::int64_t{M::columns});
+  std::vector<int> visits(rows * columns, 0);
+  M::each_with_row(
+      group, sums,
+      [&](int row, int column, sum_type& sum, state_type const& state) {
+        auto const at = static_cast<std::size_t>(row) * columns + static_cast<std::size_t>(column);
+        ++visits[at];
+        std::string const name = "row " + std::to_string(row) + ", column " + std::to_string(column);
+        report.expect(state.count == 1000 + M::columns, "each_with_row brings the row's values", name);
+        report.expect(sum == stored[at], "each_with_row brings the sum of its place", name);
+      },
+      states);
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    report.expect(visits[i] == 1, "each_with_row visits every sum once", "number " + std::to_string(i));
+  }
+}
+
 }  // namespace detail
 
 /// Checks M's rows on `group`.
@@ -313,22 +339,7 @@ law_report check_row_laws(typename M::group_type const& group = {}) {
     report.expect(once[row] == 1, "each_row_once visits every row once", "row " + std::to_string(row));
   }
 
-  std::vector<sum_type> stored(rows * columns);
-  M::store(group, sums, stored.data(), std::int64_t{M::columns});
-  std::vector<int> visits(rows * columns, 0);
-  M::each_with_row(
-      group, sums,
-      [&](int row, int column, sum_type& sum, typename reducer::state_type const& state) {
-        auto const at = static_cast<std::size_t>(row) * columns + static_cast<std::size_t>(column);
-        ++visits[at];
-        std::string const name = "row " + std::to_string(row) + ", column " + std::to_string(column);
-        report.expect(state.count == 1000 + M::columns, "each_with_row brings the row's values", name);
-        report.expect(sum == stored[at], "each_with_row brings the sum of its place", name);
-      },
-      states);
-  for (std::size_t i = 0; i < visits.size(); ++i) {
-    report.expect(visits[i] == 1, "each_with_row visits every sum once", "number " + std::to_string(i));
-  }
+  detail::check_sums_with_rows<M>(report, group, sums, states);
   detail::check_gathered_rows<M>(report, group, sums, numbers);
   detail::check_folded_rows<M>(report, group, sums, numbers);
   detail::check_mapped_sums<M>(report, group, sums, numbers);
