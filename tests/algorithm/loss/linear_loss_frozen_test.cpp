@@ -16,6 +16,7 @@
 #include <tessera/exec/side_queue.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_rank.hpp"
 #include "support/loss_gradient_reference.hpp"
 
 using namespace tessera;
@@ -31,18 +32,6 @@ struct product_counter : observer {
 
   void launched(launch const& what) override {
     products += what.program.find("gemm_tiles") != std::string_view::npos ? 1 : 0;
-  }
-};
-
-/// A Communicator of one rank that counts how often it reduces.
-struct counting_rank : loopback {
-  int reductions = 0;
-
-  template <Executor Exec, class T>
-  void all_reduce(Exec const& exec, array_view<std::type_identity_t<T> const> source, rank_reduction reduction,
-                  array_view<T> target) {
-    ++reductions;
-    loopback::all_reduce(exec, source, reduction, target);
   }
 };
 

@@ -18,6 +18,7 @@
 #include <tessera/testing/on_ranks.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_rank.hpp"
 #include "support/loss_gradient_reference.hpp"
 #include "support/message_of.hpp"
 
@@ -158,18 +159,26 @@ TEST_CASE("spread hidden states whose gradient is not wanted cost no reduction",
   auto const p = make_loss_problem<float>(20, 40, 8);
   using loss = spread_loss<float>;
   cpu const exec{.threads = 1};
-  loopback ranks;
   auto const plan = loss::plan_backward<float>(exec, 1, {20, 40, 8});
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
-  std::vector<float> value(1);
-  std::vector<float> classifier(320, NAN);
-  linear_loss_gradients<float> const out{{}, {classifier.data(), {40, 8}}};
   side_queue<cpu> const side(exec, loss::side_marks);
-  loss::forward(exec, ranks, p.inputs(), {0, 40}, {}, {value}, space);
-  loss::backward(exec, side, ranks, p.inputs(), {0, 40}, {}, {}, out, space);
-  exec.wait();
-  CHECK(relative_distance(classifier, reference_gradient(p).classifier) <= 4e-6);
+  for (bool const has_hidden : {true, false}) {
+    counting_rank ranks;
+    std::vector<float> value(1);
+    std::vector<float> hidden(160, NAN);
+    std::vector<float> classifier(320, NAN);
+    linear_loss_gradients<float> out{{}, {classifier.data(), {40, 8}}};
+    if (has_hidden) {
+      out.hidden = {hidden.data(), {20, 8}};
+    }
+    loss::forward(exec, ranks, p.inputs(), {0, 40}, {}, {value}, space);
+    CHECK(ranks.reductions == 0);
+    loss::backward(exec, side, ranks, p.inputs(), {0, 40}, {}, {}, out, space);
+    exec.wait();
+    CHECK((ranks.reductions > 0) == has_hidden);
+    CHECK(relative_distance(classifier, reference_gradient(p).classifier) <= 4e-6);
+  }
 }
 
 TEST_CASE("a workspace of the forward pass alone is enough for it", "[host]") {

@@ -76,24 +76,9 @@ TEST_CASE("by stores compressed_all_gather refuses damaged streams", "[host][thr
       }
     });
     INFO("chunk " << chunk << ": " << run.said[1]);
-    CHECK(run.said[0].empty());
-    CHECK(same_bits(run.all[0], wanted));
-    CHECK(run.is_sound[1]);
-    if (run.said[1].empty()) {  // between sections there are bytes that say nothing
-      ++in_padding;
-      CHECK(same_bits(run.all[1], wanted));
-    } else {
-      CHECK_THAT(run.said[1], contains("compressed_weights.decode: "));
-    }
-    bool others_are_right = true;
-    for (std::int64_t i = 0; i < 2 * count; ++i) {
-      bool const is_damaged = i >= layout.first_of(chunk) && i < layout.first_of(chunk) + layout.weights_of(chunk);
-      auto const at = static_cast<std::size_t>(i);
-      others_are_right = others_are_right && (is_damaged || run.all[1][at].bits == wanted[at].bits);
-    }
-    CHECK(others_are_right);
+    in_padding += is_padding(run, layout, chunk, wanted) ? 1 : 0;
   }
-  CHECK(in_padding < 30);
+  CHECK(in_padding < 5);
 }
 
 TEST_CASE("by stores compressed_all_gather is called again and again in one workspace", "[host][threads]") {

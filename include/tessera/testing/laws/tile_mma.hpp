@@ -145,6 +145,24 @@ void set_sums(typename M::group_type const& group, typename M::sum_tile& sums, s
       none);
 }
 
+/// Checks that states are those of whole rows, which have the sum and the number of their elements.
+template <RowTile M, class States>
+void check_whole_rows(law_report& report, typename M::group_type const& group, States& states,
+                      std::vector<double> const& numbers, char const* law) {
+  using state_type = typename sum_and_count<typename M::sum_type>::state_type;
+  M::each_row_once(
+      group,
+      [&](int row, state_type const& state) {
+        double expected = 0;
+        for (int column = 0; column < M::columns; ++column) {
+          expected += numbers[static_cast<std::size_t>(row * M::columns + column)];
+        }
+        report.expect(static_cast<double>(state.sum) == expected && state.count == M::columns, law,
+                      "row " + std::to_string(row));
+      },
+      states);
+}
+
 /// Checks that states that lanes gather from their own sums merge to those of whole rows.
 template <RowTile M>
 void check_gathered_rows(law_report& report, typename M::group_type const& group, typename M::sum_tile& sums,
@@ -157,17 +175,7 @@ void check_gathered_rows(law_report& report, typename M::group_type const& group
   M::each_with_row(
       group, sums, [](int, int, typename M::sum_type sum, state_type& state) { reducer{}.push(state, sum); }, gathered);
   M::merge_lanes(group, reducer{}, gathered);
-  M::each_row_once(
-      group,
-      [&](int row, state_type const& state) {
-        double expected = 0;
-        for (int column = 0; column < M::columns; ++column) {
-          expected += numbers[static_cast<std::size_t>(row * M::columns + column)];
-        }
-        report.expect(static_cast<double>(state.sum) == expected && state.count == M::columns,
-                      "merge_lanes merges what the lanes of a row gathered", "row " + std::to_string(row));
-      },
-      gathered);
+  check_whole_rows<M>(report, group, gathered, numbers, "merge_lanes merges what the lanes of a row gathered");
 }
 
 /// Checks that fold_lanes gives states that merge_lanes makes those of whole rows, whatever was there before.
@@ -185,17 +193,7 @@ void check_folded_rows(law_report& report, typename M::group_type const& group, 
       states);
   M::fold_lanes(group, reducer{}, sums, states);
   M::merge_lanes(group, reducer{}, states);
-  M::each_row_once(
-      group,
-      [&](int row, state_type const& state) {
-        double expected = 0;
-        for (int column = 0; column < M::columns; ++column) {
-          expected += numbers[static_cast<std::size_t>(row * M::columns + column)];
-        }
-        report.expect(static_cast<double>(state.sum) == expected && state.count == M::columns,
-                      "fold_lanes gives the state of the lane's own sums alone", "row " + std::to_string(row));
-      },
-      states);
+  check_whole_rows<M>(report, group, states, numbers, "fold_lanes gives the state of the lane's own sums alone");
 }
 
 /// Checks that hide_from and hide_before_diagonal replace the sums of the columns that they name, and no others.
