@@ -121,6 +121,8 @@ def loss_table(model):
               f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"),
              (f"{exact}: {PYTHON}", f"{BESIDE_PEERS}_exact/forward_backward/bf16/spread/{size}")]
     rows += [(f"{exact}: {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
+    rows += [(f"{exact}, in turns: {label}", f"{who}/in_turns/forward_backward/bf16/zipf/{size}")
+             for who, label in [("tessera_exact_4gib", f"{PYTHON}, with up to 4 GiB"), *without_filter]]
     for label, reducer in [("also entropies and predictions", "statistics"),
                            ("also the four largest logits by a user's Reducer", "top_four_by_push")]:
         for passes, operation in [("forward", "forward"), (exact, "forward_backward_exact")]:

@@ -230,12 +230,23 @@ class ReportTest(unittest.TestCase):
                 results[title] = rows(title, ms=ms * scale, extra_MiB=extra * scale)
         self.write(results)
         self.assertEqual(self.report()[0], 0)
-        found = {key: value for key, value in self.summary().items() if key.startswith("cce.")}
+        found = {key: value for key, value in self.summary().items() if key.startswith("cce.") and value is not None}
         self.assertEqual(found, {
             "cce.gemma.forward.ms": 10, "cce.gemma.zipf.ms": 20, "cce.gemma.spread.ms": 30, "cce.gemma.exact.ms": 40,
             "cce.gemma.forward.extra_mib": 2, "cce.gemma.backward.extra_mib": 64,
             "cce.llama.forward.ms": 20, "cce.llama.zipf.ms": 40, "cce.llama.spread.ms": 60, "cce.llama.exact.ms": 80,
             "cce.llama.forward.extra_mib": 4, "cce.llama.backward.extra_mib": 128})
+
+    def test_losses_in_turns_are_compared_with_peers_of_the_same_process(self):
+        size = report_contents.CLASSIFIERS["llama"][1]
+        names = {who: f"{who}/in_turns/forward_backward/bf16/zipf/{size}"
+                 for who in ["tessera_exact_4gib", "quack", "torch_compile"]}
+        self.write(needed())
+        self.write({name: rows(name, ms={"quack": 41.0, "torch_compile": 38.0}.get(who, 40.0))
+                    for who, name in names.items()}, "turns.json")
+        self.assertEqual(self.report()[0], 0)
+        self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_quack"], 1.025)
+        self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_torch_compile"], 0.95)
 
     def test_a_table_of_losses_has_what_was_measured_and_names_the_versions_of_other_packages(self):
         size = report_contents.CLASSIFIERS["gemma"][1]

@@ -57,6 +57,19 @@ def seconds_of(operation, flush, samples):
     return statistics.median(start.elapsed_time(stop) for start, stop in marks) * 1e-3
 
 
+def once_from_cold(operation, flush):
+    """Seconds of one call from a cold L2 cache."""
+    if DEVICE == "cpu":
+        return seconds_on_cpu(operation)
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    flush()
+    start.record()
+    operation()
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop) * 1e-3
+
+
 def seconds_on_cpu(operation):
     start = time.perf_counter()
     operation()
@@ -168,6 +181,28 @@ class Run:
         rates = [{rate[0]: rate[1] / seconds} if rate else {} for seconds in times]
         return [row(title, seconds, i, REPETITIONS, {"ms": 1e3 * seconds, "rounds": rounds, **rates[i], **counters})
                 for i, seconds in enumerate(times)]
+
+
+    def time_in_turns(self, operations, wanted_seconds, samples):
+        """Rows of calls that ran before, in turns: one call of each, then the next one of each.
+
+        operations: {title: (call, counters)}."""
+        least, most = (1, 1) if self.is_small else samples
+        once = {title: max(seconds_of(call, self.flush, 1), 1e-9) for title, (call, _) in operations.items()}
+        rounds = min(max(int(wanted_seconds * len(once) / sum(once.values())), least), most)
+        rows = []
+        for i in range(REPETITIONS):
+            times = {title: [] for title in operations}
+            for _ in range(rounds):
+                for title, (call, _) in operations.items():
+                    times[title].append(once_from_cold(call, self.flush))
+            for title, (_, counters) in operations.items():
+                seconds = statistics.median(times[title])
+                rows.append(row(title, seconds, i, REPETITIONS, {"ms": 1e3 * seconds, "rounds": rounds, **counters}))
+        for title in operations:
+            found = [each["ms"] for each in rows if each["name"] == title]
+            print(f"{title}: {statistics.median(found):.3f} ms in turns", flush=True)
+        return rows
 
 
 class Clocks:

@@ -142,6 +142,20 @@ class PeersTest(unittest.TestCase):
         some.attempt("slow/c", lambda: [{"name": "slow/c"}])
         self.assertEqual(some.rows[3], {"name": "slow/c"})
 
+    def test_calls_in_turns_alternate_and_each_has_its_rows(self):
+        some, calls = measuring.Run(1e9, False), []
+        def call(name, seconds):
+            def run_it():
+                calls.append(name)
+                time.sleep(seconds)
+            return run_it
+        rows = some.time_in_turns({"quick/x": (call("quick", 0.001), {"loss": 1.0}),
+                                   "slow/x": (call("slow", 0.004), {})}, 0.01, (2, 3))
+        self.assertEqual(calls[-4:], ["quick", "slow", "quick", "slow"])
+        self.assertEqual([row["name"] for row in rows], ["quick/x", "slow/x"] * measuring.REPETITIONS)
+        self.assertTrue(all(row["loss"] == 1.0 for row in rows[::2]))
+        self.assertTrue(all(0.9 <= row["ms"] < slow["ms"] for row, slow in zip(rows[::2], rows[1::2])))
+
     def test_a_reason_is_told_once(self):
         told = run.told(["a/x: Missing: no", "a/y: Missing: no", "b/x: Missing: no"])
         self.assertEqual(told, ["not measured: a: Missing: no (a/x, a/y)", "not measured: b: Missing: no (b/x)"])
