@@ -37,6 +37,19 @@ def tokens_table():
         for name, size in CLASSIFIERS.values()])
 
 
+def loss_on_real_data():
+    """Both passes over real hidden states and a part of a real classifier."""
+    return ("forward and backward from Python, SmolLM2's data, 8192 x 512 x 576 (tokens x vocabulary x channels)", [
+        "time, ms", "extra memory, MiB", "relative error of the hidden states' gradient",
+        "relative error of the classifier's gradient"], [
+        (label, f"{who}/forward_backward/bf16/real/8192x512x576") for label, who in [
+            ("tessera, filtered", "tessera"), ("tessera, exact", "tessera_exact"),
+            ("Apple's cut-cross-entropy, filtered", "apple_cce"),
+            ("Apple's cut-cross-entropy, exact", "apple_cce_exact"), ("torch.compile", "torch_compile"),
+            ("PyTorch", "torch_eager"), ("PyTorch's linear_cross_entropy", "torch_native"),
+            ("Liger Kernel in Triton", "liger"), ("Liger Kernel in CuTe", "liger_cute"), ("QuACK", "quack")]])
+
+
 FILTERED_REAL, FILTERED_ZIPF = "smollm2/whole", "zipf/8192x49152x576"
 KEPT = ["blocks that the filter keeps", "the same with entries ordered by use"]
 CHANGED = ["relative error of the hidden states' gradient", "relative error of the classifier's gradient",
@@ -114,6 +127,6 @@ def collectives_table():
 
 
 TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),
-          "distillation": distillation_table(), "loss-filter": filter_table(),
+          "loss-real-peers": loss_on_real_data(), "distillation": distillation_table(), "loss-filter": filter_table(),
           "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}

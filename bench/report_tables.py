@@ -134,20 +134,6 @@ def loss_table(model):
                   "relative error of the hidden states' gradient", "relative error of the classifier's gradient"], rows)
 
 
-def loss_on_real_data():
-    """Both passes over real hidden states and a part of a real classifier."""
-    return Table("forward and backward from Python, SmolLM2's data, 8192 x 512 x 576 (tokens x vocabulary x channels)",
-                 ["time, ms", "extra memory, MiB", "relative error of the hidden states' gradient",
-                  "relative error of the classifier's gradient"],
-                 [(label, f"{who}/forward_backward/bf16/real/8192x512x576") for label, who in [
-                     ("tessera, filtered", BESIDE_PEERS), ("tessera, exact", f"{BESIDE_PEERS}_exact"),
-                     ("Apple's cut-cross-entropy, filtered", "apple_cce"),
-                     ("Apple's cut-cross-entropy, exact", "apple_cce_exact"),
-                     ("torch.compile", "torch_compile"), ("PyTorch", "torch_eager"),
-                     ("PyTorch's linear_cross_entropy", "torch_native"), ("Liger Kernel in Triton", "liger"),
-                     ("Liger Kernel in CuTe", "liger_cute"), ("QuACK", "quack")]])
-
-
 # Label, and the beginning of names of benchmarks.
 ATTENTION_PEERS = [("cuDNN in bf16", "cudnn/forward"), ("FlashAttention-2 in bf16", "flash2/forward"),
                    ("FlashAttention 3 in bf16", "fa3/forward"), ("FlashAttention 4 in bf16", "fa4/forward"),
@@ -457,7 +443,6 @@ TABLES = {
     ]),
     "loss-gemma": loss_table("gemma"),
     "loss-llama": loss_table("llama"),
-    "loss-real-peers": loss_on_real_data(),
     "loss-real": Table("SmolLM2's hidden states and 512 rows of its classifier", [
         "tokens", "vocabulary entries", "time, ms", "extra memory, MiB", "blocks that the filter keeps",
         "the same with entries ordered by use", "relative error of the hidden states' gradient",
