@@ -50,6 +50,16 @@ def loss_on_real_data():
             ("Liger Kernel in Triton", "liger"), ("Liger Kernel in CuTe", "liger_cute"), ("QuACK", "quack")]])
 
 
+def classifiers_table():
+    """Losses whose classifier is a source of rows."""
+    return ("loss and gradients of 8192 tokens, zipf data", [
+        "time, ms", "the same loss with bf16 rows, ms", "speed relative to that", "that of the forward pass",
+        "extra memory, MiB"], [
+        (f"{name}, {rows} rows: {how}", f"with_classifier/{loss}_{kind}_rows/forward_backward/bf16/zipf/{size}")
+        for name, size in CLASSIFIERS.values() for kind, rows in [("fp32", "fp32"), ("fp8", "fp8")]
+        for loss, how in [("exact", "exact"), ("filtered", "filtered")]])
+
+
 FILTERED_REAL, FILTERED_ZIPF = "smollm2/whole", "zipf/8192x49152x576"
 KEPT = ["blocks that the filter keeps", "the same with entries ordered by use"]
 CHANGED = ["relative error of the hidden states' gradient", "relative error of the classifier's gradient",
@@ -128,5 +138,5 @@ def collectives_table():
 
 TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),
           "loss-real-peers": loss_on_real_data(), "distillation": distillation_table(), "loss-filter": filter_table(),
-          "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
+          "loss-classifiers": classifiers_table(), "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}
