@@ -13,7 +13,9 @@
 ///     }
 ///
 /// `pipelined(group, steps, begin)` (tile/pipelined.hpp) is for loops that have their ring alone: it waits once in a
-/// step, not twice, has one stage less on its way, and drains it at the end.
+/// step, not twice, has one stage less on its way, and drains it at the end. gemm_few_rows_scaled by it, with one stage
+/// more, took 18.7, 19.1 and 20.8 us on an H200 for the cases in tuning/gemm/linear.hpp (1 x 8192 x 8192, 16 x 8192 x
+/// 8192, 16 x 4096 x 14336; codes of 4 bits), and 14.6, 17.1 and 18.5 by this ring.
 ///
 /// Two rings whose steps are taken in turns, each of so many stages, have twice as many batches of copies on their way.
 /// Then begin_step() and end_step() are called for each of them, and fill() for the first stages:
