@@ -48,7 +48,7 @@ constexpr int tiles = 20;
 
 /// Scores that grow by a 16th for each token.
 float score_of(int row, int token) {
-  auto const random = testing::hash(5, static_cast<std::uint64_t>(row * 1000 + token)) % 64;
+  auto const random = testing::hash(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(token)) % 64;
   return static_cast<float>(random) / 16.0F + static_cast<float>(token) / 16.0F + static_cast<float>(row);
 }
 

@@ -90,7 +90,7 @@ TESSERA_FN void weigh_rows_with_headroom(typename M::group_type const& group, So
   M::each_row(
       group, [&](int, float most, state_type const& state) { is_beyond = is_beyond || softmax.is_beyond(state, most); },
       largest, states);
-  per_lane<bool, typename M::group_type> votes;
+  per_lane<bool, typename M::group_type> votes{};
   for (int const lane : group) {
     votes[lane] = is_beyond;
   }
