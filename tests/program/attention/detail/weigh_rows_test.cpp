@@ -44,7 +44,7 @@ struct referred_softmax {
 
 using scores_tile = row_tile<float, shape<8, 16, 4>>;
 using states_type = scores_tile::row_values<referred_softmax::state_type>;
-constexpr int tiles = 20;
+constexpr int weighed_tiles = 20;
 
 /// Scores that grow by a 16th for each token.
 float score_of(int row, int token) {
@@ -62,7 +62,7 @@ void weigh_all(referred_softmax& softmax, states_type& states, scores_tile::row_
         total = 0.0F;
       },
       states, rescaled);
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = 0; tile < weighed_tiles; ++tile) {
     scores_tile::sum_tile scores;
     scores_tile::each_with_row(group, scores,
                                [&](int row, int column, float& score) { score = score_of(row, 16 * tile + column); });
@@ -87,14 +87,14 @@ TEST_CASE("rows with headroom have the sums of a softmax, and are rescaled as se
         serial_group<1>{},
         [&](int row, referred_softmax::state_type const& state, float total) {
           double sum = 0;
-          for (int token = 0; token < 16 * tiles; ++token) {
+          for (int token = 0; token < 16 * weighed_tiles; ++token) {
             sum += std::exp2(static_cast<double>(score_of(row, token)) - static_cast<double>(state.reference));
           }
           CHECK(static_cast<double>(state.sum) == Approx(sum).epsilon(1e-5));
           CHECK(static_cast<double>(total) == Approx(sum).epsilon(1e-5));
         },
         states, rescaled);
-    CHECK(softmax.agreements == (headroom == 0.0F ? tiles : headroom == 8.0F ? 3 : 1));
+    CHECK(softmax.agreements == (headroom == 0.0F ? weighed_tiles : headroom == 8.0F ? 3 : 1));
   }
 }
 
