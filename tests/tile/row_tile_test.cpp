@@ -4,6 +4,7 @@
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -140,6 +141,7 @@ TEST_CASE("every word for rows gives what loops give, of NaN, infinity and rows 
   CHECK(wrong_words<float, 64, 40>(cpu{.threads = 1}).empty());
   CHECK(wrong_words<std::int32_t, 16, 64>(cpu{.threads = 1}).empty());
   CHECK(wrong_words<float, 16, 8>(testing::adversary{.seed = 7}).empty());
+  CHECK(wrong_words<float, 8, 64>(testing::adversary{.seed = 9}).empty());
   CHECK(wrong_words<std::int32_t, 64, 16>(testing::adversary{.seed = 8}).empty());
 }
 
@@ -147,6 +149,7 @@ TEST_CASE("rows of serial tiles keep the laws, whatever their shape", "[host]") 
   CHECK(check_row_laws<tile>().text().empty());
   CHECK(check_row_laws<row_tile<float, shape<1, 1, 1>>>().text().empty());
   CHECK(check_row_laws<row_tile<bfloat16, shape<16, 24, 16>>>().text().empty());
+  CHECK(check_row_laws<row_tile<float16, shape<8, 32, 16>>>().text().empty());
   CHECK(check_row_laws<row_tile<std::int8_t, shape<3, 7, 32>>>().text().empty());
   CHECK(check_operand_law<tile, row_tile<float, shape<4, 5, 3>>>().text().empty());
   CHECK(check_operand_law<row_tile<bfloat16, shape<16, 48, 16>>, row_tile<bfloat16, shape<16, 8, 16>>>({},

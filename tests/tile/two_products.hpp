@@ -22,24 +22,24 @@ namespace tessera_test {
 
 using namespace tessera;
 
-/// a: Rows x 16, b: 48 x 16, c: 48 x 24 elements of T.
-template <class T, int Rows, int Lanes>
+/// a: Rows x 16, b: 48 x 16, c: 48 x Columns elements of T.
+template <class T, int Rows, int Lanes, int Columns = 24>
 struct two_products {
   static constexpr int lanes = Lanes;
   struct scratch_type {
     staged_tile<T, Rows, 16> a;
     staged_tile<T, 48, 16> b;
-    staged_tile<T, 48, 24> c;
+    staged_tile<T, 48, Columns> c;
   };
   matrix_view<T const> a, b, c;
-  matrix_view<float> results;  ///< Rows x 24
+  matrix_view<float> results;  ///< Rows x Columns
   array_view<float> largest;   ///< of each row of the first product
   array_view<float> sums;      ///< of each row, after the largest was subtracted
 
   template <class G>
   TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     using first = row_tile<T, shape<Rows, 48, 16>, G>;
-    using second = row_tile<T, shape<Rows, 24, 16>, G>;
+    using second = row_tile<T, shape<Rows, Columns, 16>, G>;
     dense<T>{a}.load(group, scratch.a, 0, 0);
     dense<T>{b}.load(group, scratch.b, 0, 0);
     dense<T>{c}.load(group, scratch.c, 0, 0);
@@ -75,12 +75,12 @@ struct two_products {
 };
 
 /// The operands of two_products, and what it must give.
-template <class T, int Rows>
+template <class T, int Rows, int Columns = 24>
 struct two_products_problem {
   std::vector<T> a = numbers(Rows * 16, 1);
   std::vector<T> b = numbers(48 * 16, 2);
-  std::vector<T> c = numbers(48 * 24, 3);
-  std::vector<float> results = std::vector<float>(Rows * 24);
+  std::vector<T> c = numbers(48 * Columns, 3);
+  std::vector<float> results = std::vector<float>(Rows * Columns);
   std::vector<float> largest;
   std::vector<float> sums;
 
@@ -101,9 +101,9 @@ struct two_products_problem {
       double sum = 1000;
       for (std::size_t k = 0; k < 48; ++k) {
         sum += products[k] - most;
-        for (std::size_t column = 0; column < 24; ++column) {
-          results[row * 24 + column] +=
-              static_cast<float>(number(store<T>(static_cast<float>(products[k] - most))) * number(c[k * 24 + column]));
+        for (std::size_t column = 0; column < Columns; ++column) {
+          results[row * Columns + column] += static_cast<float>(
+              number(store<T>(static_cast<float>(products[k] - most))) * number(c[k * Columns + column]));
         }
       }
       largest.push_back(static_cast<float>(most));

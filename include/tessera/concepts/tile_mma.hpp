@@ -41,7 +41,7 @@
 ///   2. each_with_row visits every sum once, together with the values of its row.
 ///   3. reduce_rows merges into a row's state the state of the row's sums, pushed in an order that depends on the
 ///      tile and the reducer alone. A PairReducer may be given two neighbours of a row at a time, and one with
-///      `any_order` several states to a row, which are merged (concepts/reducer.hpp).
+///      `any_order` any two, and several states to a row, which are merged (concepts/reducer.hpp).
 ///   4. States that each_with_row gathers from the reducer's identity are after merge_lanes those of whole rows.
 ///      fold_lanes gives states that a lane's own sums have so, whatever they were before: reduce_rows is fold_lanes,
 ///      merge_lanes, and a merge into each row's state.

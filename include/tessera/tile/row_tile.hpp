@@ -10,8 +10,9 @@
 ///     multiply_sums<scores, results>(group, sums, scratch.values, totals);
 ///
 /// On a GPU warps divide the tile's rows alone: m is a multiple of 16 for each warp (of an eighth of the lanes for
-/// float). A row is held by four lanes (eight for float), which reduce it by as many exchanges as that has powers of
-/// two. The next product's type is float, bfloat16 or float16.
+/// float), or 8 for each, where there are no more rows, as of queries in decoding: then n is a multiple of 16, and T is
+/// bfloat16, float16 or std::int8_t. A row is held by four lanes (eight for float, and where a warp has 8 rows), which
+/// reduce it by as many exchanges as that has powers of two. The next product's type is float, bfloat16 or float16.
 ///
 /// This header has plain arrays, for groups whose lanes are executed by one thread. tile/cuda/row_tile.cuh has the same
 /// for groups of CUDA threads. nvcc includes it from here; under NVRTC it must be included by name.

@@ -167,13 +167,13 @@ struct dense_decode {
       schedule.load_query(schedule.await(scratch.ahead, turn, work, lane), lane, queries);
       std::int32_t const total = scratch.ahead.length[ahead_type::slot(turn)];
       std::int32_t const steps = scratch.ahead.steps[ahead_type::slot(turn)];
-      std::int32_t seen[2];
-      schedule.find_seen(work, lane, total, seen);
+      typename step_type::seen_type seen;
+      schedule.find_seen(work, total, seen);
       columns_type columns;
       columns.clear();
       for (pipeline_step const at : pipelined(ring_reader(scratch.ring, pipeline), {next, steps, warps})) {
         std::int32_t const first = (work.split + at.index * schedule.splits()) * tokens;
-        step_type const step{first, min(tokens, total - first) - 1, {seen[0], seen[1]}};
+        step_type const step{first, min(tokens, total - first) - 1, seen};
         take(step, scratch, at.stage, columns, queries, first + tokens > schedule.seen_by_all(total), lane);
         block_warps::release(scratch.ring.empty[at.stage], lane);
         next = at.index + warps;

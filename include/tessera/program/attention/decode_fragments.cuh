@@ -5,10 +5,10 @@
 ///     scores   rows: tokens       depth: channels    columns: queries         16 tokens at a time
 ///     values   rows: channels     depth: tokens      columns: queries
 ///
-/// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
-/// row g, [2] and [3] those of row g + 8. Scores are in base 2. Since queries are columns, a query's largest score and
-/// sums run down a column, over the eight lanes of it, and not along a row, as the words for rows of sums do (RowWords,
-/// concepts/tile_mma.hpp).
+/// The words for rows of sums (RowWords, concepts/tile_mma.hpp) have such tiles the other way round: a query is a row
+/// of the row_tile of eight rows, whose columns are tokens or channels (tile/cuda/detail/turned_fragments.cuh). With
+/// g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of token
+/// or channel g, [2] and [3] those of g + 8. Scores are in base 2.
 ///
 /// The reference of a query is an earlier largest score. Only if a score is more than 8 above it (a factor of 2^8), the
 /// warp's lanes agree on a new reference and rescale the sums. Weights are at most 2^8, and one of them is 1.
@@ -18,12 +18,14 @@
 
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/core/shape.hpp>
+#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
-#include <tessera/tile/cuda/pairs.cuh>
-#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -66,135 +68,106 @@ struct relative_sums {
   }
 };
 
+/// The softmax of weigh_rows_with_headroom.
+struct decode_softmax {
+  using sum_type = sum_reducer<float>;     ///< a Reducer of a tile's weights
+  static constexpr float headroom = 8.0F;  ///< how far a score may be above the reference, in base 2
+  /// What a lane knows of a row.
+  struct state_type {
+    float reference;  ///< what scores are relative to, the same in all lanes of the row
+    float sum;        ///< the sum of the lane's weights
+  };
+
+  __device__ __forceinline__ static state_type identity() { return {relative_sums<1>::no_reference, 0.0F}; }
+  /// Whether a score is too far above the reference.
+  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
+    return largest > state.reference + headroom;
+  }
+  /// Nothing is left to agree on.
+  __device__ __forceinline__ void agree() const {}
+  /// Raises the reference to the row's largest score. Returns the factor of what was added up before.
+  __device__ __forceinline__ float raise(state_type& state, float largest) const {
+    float const raised = fmaxf(state.reference, largest);
+    float const factor = fast_exp2(state.reference - raised);
+    state.reference = raised;
+    state.sum *= factor;
+    return factor;
+  }
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(score - state.reference);
+  }
+  __device__ __forceinline__ void add(state_type& state, float sum) const { state.sum += sum; }
+};
+
 template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
-  static constexpr float no_reference = relative_sums<1>::no_reference;  ///< below all finite scores
-  static constexpr float headroom = 8.0F;  ///< how far a score may be above the reference, in base 2
+  /// The words for outputs: a row is a query, a column a channel.
+  using outputs_type = row_tile<float16, shape<decode_rows, Channels, 16>, cuda_warp>;
+  /// The words for the scores of so many tokens, which are columns.
+  template <int Tokens>
+  using scores_type = row_tile<float16, shape<decode_rows, Tokens, 16>, cuda_warp>;
+  /// The product of weights of so many tokens, rounded to T, and values.
+  template <class T, int Tokens>
+  using values_product = row_tile<T, shape<decode_rows, Channels, Tokens>, cuda_warp>;
+  /// Weights as the second operands of tensor cores.
+  template <class T, int Tokens>
+  using operands_type = typename values_product<T, Tokens>::a_tile;
+  template <class Value>
+  using row_values = typename outputs_type::template row_values<Value>;  ///< a value for each row
 
-  float outputs[strips][4];  ///< sums of weighted values
-  float sum[2];              ///< sums of the lane's weights, for its two columns
-  float reference[2];        ///< references, the same in all lanes of a column
+  typename outputs_type::sum_tile outputs;         ///< sums of weighted values
+  row_values<decode_softmax::state_type> softmax;  ///< what is known of the rows
 
   /// Sets the state before the first key.
   __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (auto& strip : outputs) {
-#pragma unroll
-      for (float& output : strip) {
-        output = 0.0F;
-      }
-    }
-#pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      sum[column] = 0.0F;
-      reference[column] = no_reference;
-    }
+    cuda_warp const group;
+    outputs_type::clear(group, outputs);
+    outputs_type::each_row(
+        group, [](int, decode_softmax::state_type& state) { state = decode_softmax::identity(); }, softmax);
   }
-
-  /// The largest of the lane's scores in each of its two columns.
-  template <int Tiles>
-  __device__ __forceinline__ static void find_largest(float const (&scores)[Tiles][4], float (&largest)[2]) {
-#pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      largest[column] = fmaxf(scores[0][column], scores[0][2 + column]);
-#pragma unroll
-      for (int tile = 1; tile < Tiles; ++tile) {
-        largest[column] = fmaxf(largest[column], fmaxf(scores[tile][column], scores[tile][2 + column]));
-      }
-    }
+  /// Multiplies outputs by a factor for each row.
+  __device__ __forceinline__ void rescale(row_values<float>& factors) {
+    outputs_type::each_with_row(
+        cuda_warp{}, outputs, [](int, int, float& output, float factor) { output *= factor; }, factors);
   }
-  /// Whether a score is too far above its reference.
-  [[nodiscard]] __device__ __forceinline__ bool are_beyond(float const (&largest)[2]) const {
-    return largest[0] > reference[0] + headroom || largest[1] > reference[1] + headroom;
-  }
-  /// The largest value of the eight lanes that have a column.
-  __device__ __forceinline__ static float largest_of_column(float value) {
-    value = fmaxf(value, shuffle_xor(value, 4));
-    value = fmaxf(value, shuffle_xor(value, 8));
-    return fmaxf(value, shuffle_xor(value, 16));
-  }
-  /// The sum over the eight lanes that have a column.
-  __device__ __forceinline__ static float sum_of_column(float value) {
-    value += shuffle_xor(value, 4);
-    value += shuffle_xor(value, 8);
-    return value + shuffle_xor(value, 16);
-  }
-
-  /// Raises references to the largest scores, by all lanes, and rescales all sums; also multiplies them by 2^more.
-  /// Returns in `factor` what they were multiplied by.
-  __device__ __forceinline__ void raise(float const (&largest)[2], float more, float (&factor)[2]) {
-#pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      float const raised = fmaxf(reference[column], largest_of_column(largest[column]));
-      factor[column] = fast_exp2(reference[column] - raised + more);
-      reference[column] = raised;
-      sum[column] *= factor[column];
-    }
-#pragma unroll
-    for (auto& strip : outputs) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        strip[i] *= factor[i % 2];
-      }
-    }
-  }
-
-  /// Turns scores into weights, and returns their sums.
-  template <int Tiles>
-  __device__ __forceinline__ static float2 weigh(float (&scores)[Tiles][4], float first_reference,
-                                                 float second_reference) {
-    float2 sums{0.0F, 0.0F};
-#pragma unroll
-    for (auto& tile : scores) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        tile[i] = fast_exp2(tile[i] - (i % 2 == 0 ? first_reference : second_reference));
-      }
-      sums.x += tile[0] + tile[2];
-      sums.y += tile[1] + tile[3];
-    }
-    return sums;
-  }
-
-  /// Turns weights into the second operands of products with values.
-  template <class T, int Tiles>
-  __device__ __forceinline__ static void make_operands(float const (&weights)[Tiles][4],
-                                                       std::uint32_t (&operands)[Tiles][2]) {
-#pragma unroll
-    for (int tile = 0; tile < Tiles; ++tile) {
-      operands[tile][0] = transposed_matrix(pack_pair<T>(weights[tile][0], weights[tile][1]));
-      operands[tile][1] = transposed_matrix(pack_pair<T>(weights[tile][2], weights[tile][3]));
-    }
+  /// Turns scores into weights, and adds these to the sums of rows.
+  template <int Tokens>
+  __device__ __forceinline__ void weigh(typename scores_type<Tokens>::sum_tile& scores) {
+    decode_softmax const weights;
+    weigh_rows_with_headroom<scores_type<Tokens>>(cuda_warp{}, weights, scores, softmax,
+                                                  [&](row_values<float>& factors) { rescale(factors); });
   }
 
   /// Adds the products of queries and 16-bit keys, 16 tokens a tile. `keys(row, strip, half)`: where eight channels of
   /// a token lie.
-  template <class T, int Tiles, class Keys>
-  __device__ __forceinline__ static void add_keys(float (&sums)[Tiles][4], std::uint32_t const (&queries)[strips][2],
+  template <class T, class Scores, class Keys>
+  __device__ __forceinline__ static void add_keys(Scores& scores, std::uint32_t const (&queries)[strips][2],
                                                   Keys const& keys, int lane) {
+    constexpr int tiles = static_cast<int>(sizeof(scores.values[0]) / sizeof(scores.values[0][0]));
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
 #pragma unroll
-      for (int tile = 0; tile < Tiles; ++tile) {
+      for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t operand[4];
         load_matrix_x4(operand, keys(16 * tile + lane % 16, strip, lane / 16));
-        warp_mma<T>::multiply(sums[tile], operand, queries[strip]);
+        warp_mma<T>::multiply(scores.values[0][tile], operand, queries[strip]);
       }
     }
   }
   /// Adds the products of weights and 16-bit values, 16 tokens a tile. `values(row, strip, half)`: where eight channels
   /// of a token lie.
-  template <class T, int Tiles, class Values>
-  __device__ __forceinline__ static void add_values(float (&sums)[strips][4], std::uint32_t const (&weights)[Tiles][2],
-                                                    Values const& values, int lane) {
+  template <class T, int Tokens, class Values>
+  __device__ __forceinline__ static void add_values(typename outputs_type::sum_tile& sums,
+                                                    operands_type<T, Tokens> const& weights, Values const& values,
+                                                    int lane) {
 #pragma unroll
-    for (int tile = 0; tile < Tiles; ++tile) {
+    for (int tile = 0; tile < Tokens / 16; ++tile) {
 #pragma unroll
       for (int strip = 0; strip < strips; ++strip) {
         std::uint32_t operand[4];
         load_matrix_x4_transposed(operand, values(16 * tile + lane % 8 + lane / 16 * 8, strip, lane / 8 % 2));
-        warp_mma<T>::multiply(sums[strip], operand, weights[tile]);
+        warp_mma<T>::multiply(sums.values[0][strip], operand, weights.words[tile][0]);
       }
     }
   }

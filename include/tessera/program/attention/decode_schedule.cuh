@@ -73,6 +73,7 @@ struct decode_schedule {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   using columns_type = decode_columns<Channels>;
+  using outputs_type = typename columns_type::outputs_type;  ///< the words for outputs
   using split_type = decode_split<Channels>;
   static constexpr int strips = Channels / 16;
 
@@ -152,11 +153,11 @@ struct decode_schedule {
         static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
-  /// Finds how many tokens each of the lane's two columns sees.
-  __device__ __forceinline__ void find_seen(decode_work_item const& work, int lane, std::int32_t length,
-                                            std::int32_t (&tokens)[2]) const {
-    tokens[0] = seen(work, 2 * (lane % 4), length);
-    tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
+  /// Finds how many tokens each row sees.
+  __device__ __forceinline__ void find_seen(decode_work_item const& work, std::int32_t length,
+                                            typename columns_type::template row_values<std::int32_t>& tokens) const {
+    outputs_type::each_row(
+        cuda_warp{}, [&](int row, std::int32_t& of_row) { of_row = seen(work, row, length); }, tokens);
   }
   /// How many tokens every row of every work item sees: the first ones, which need no mask.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
@@ -210,22 +211,24 @@ struct decode_schedule {
                                          int warp, int lane) const {
     int const row_count = min(decode_rows, rows - work.first_row);
     split_type& own = all(warp);
-#pragma unroll
-    for (int column = 0; column < 2; ++column) {
-      int const row = 2 * (lane % 4) + column;
-      float const sum = columns_type::sum_of_column(columns.sum[column]);
-      if (lane / 4 == 0) {
-        own.reference[row] = columns.reference[column];
-        own.sum[row] = sum;
-      }
+    cuda_warp const group;
+    typename columns_type::template row_values<float> sums;
+    outputs_type::each_row(
+        group, [](int, float& sum, decode_softmax::state_type const& state) { sum = state.sum; }, sums,
+        columns.softmax);
+    outputs_type::merge_lanes(group, sum_reducer<float>{}, sums);
+    outputs_type::each_row_once(
+        group,
+        [&](int row, float sum, decode_softmax::state_type const& state) {
+          own.reference[row] = state.reference;
+          own.sum[row] = sum;
+        },
+        sums, columns.softmax);
+    outputs_type::each_with_row(group, columns.outputs, [&](int row, int channel, float output) {
       if (row < row_count) {
-#pragma unroll
-        for (int strip = 0; strip < strips; ++strip) {
-          own.totals[row][16 * strip + lane / 4] = columns.outputs[strip][column];
-          own.totals[row][16 * strip + lane / 4 + 8] = columns.outputs[strip][2 + column];
-        }
+        own.totals[row][channel] = output;
       }
-    }
+    });
     worker_warps<Warps>::sync();
     constexpr int pairs = Channels / 2;
     for (int i = 32 * warp + lane; i < row_count * pairs; i += 32 * Warps) {

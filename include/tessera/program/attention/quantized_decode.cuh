@@ -34,6 +34,8 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/shape.hpp>
 #include <tessera/program/attention/detail/few_queries_boxes.cuh>
 #include <tessera/program/attention/detail/few_queries_copies.cuh>
 #include <tessera/program/attention/detail/few_queries_products.cuh>
@@ -42,10 +44,12 @@
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/maximum.hpp>
+#include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -115,11 +119,14 @@ struct attention_of_few_queries {
  private:
   using products = detail::few_queries_products<Channels>;
 
-  // The consumers, eight warps: a lane has rows lane / 4 and lane / 4 + 8 of a work item, as two halves. Work
-  // items of up to eight rows have no second half, which each step leaves out: the words for rows of sums
-  // (concepts/tile_mma.hpp) would work on both.
+  // The consumers, eight warps. The words for rows of sums (concepts/tile_mma.hpp) work on all 16 rows. Where rows 8 to
+  // 15 do not exist, their weights, most of the work, are left out.
 
-  using factors_type = float[tiles][2];
+  using scores_type = row_tile<std::int8_t, tessera::shape<shape::rows, shape::warp_keys, 32>, cuda_warp>;
+  using score_tile = typename scores_type::sum_tile;
+  template <class Value>
+  using row_values = typename scores_type::template row_values<Value>;
+  using factors_type = row_values<float>[tiles];
 
   /// The state of a warp, in registers.
   struct warp_state {
@@ -127,14 +134,14 @@ struct attention_of_few_queries {
     int lane;
     typename feed::reader from;
     typename products::queries_type queries;
-    bool has_second_half;  ///< whether rows 8 to 15 exist; if not, their state is not kept
-    float query_scale[2];
-    std::int32_t first_key[2];         ///< the first key that each row sees
-    std::int32_t seen_keys[2];         ///< how many keys each row sees from there on
-    std::int32_t scores[tiles][2][4];  ///< sums of products of codes, some of them hidden
-    float score_scale[tiles][2];       ///< what turns scores into logits, in base 2
-    factors_type factor;               ///< what outputs are multiplied by before the next products are added
-    row_type rows[2];
+    bool has_second_half;  ///< whether rows 8 to 15 exist; if not, they have no weights
+    row_values<float> query_scale;
+    row_values<std::int32_t> first_key;    ///< the first key that each row sees
+    row_values<std::int32_t> seen_keys;    ///< how many keys each row sees from there on; all where there is no row
+    score_tile scores[tiles];              ///< sums of products of codes, some of them hidden
+    row_values<float> score_scale[tiles];  ///< what turns scores into logits, in base 2
+    factors_type factor;                   ///< what outputs are multiplied by before the next products are added
+    row_values<row_type> rows;
     float outputs[shape::column_steps][4];
   };
 
@@ -208,8 +215,7 @@ struct attention_of_few_queries {
   __device__ __forceinline__ static void copy_factors(warp_state const& state, factors_type& to) {
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      to[tile][0] = state.factor[tile][0];
-      to[tile][1] = state.factor[tile][1];
+      to[tile] = state.factor[tile];
     }
   }
 
@@ -230,16 +236,18 @@ struct attention_of_few_queries {
         state.queries[step][half + 2] = row.is_inside && 4 * word + 16 < s.channels ? codes[word + 4] : 0U;
       }
       std::int64_t const scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
-      state.query_scale[half] = row.is_inside ? query_scales[scale] : 0.0F;
-      key_interval const seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
-      state.first_key[half] = static_cast<std::int32_t>(seen.first);
-      state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
-#pragma unroll
-      for (auto& factor : state.factor) {
-        factor[half] = 1.0F;
-      }
-      state.rows[half] = row_type::nothing(softmax_type{});
+      state.query_scale.values[0][half] = row.is_inside ? query_scales[scale] : 0.0F;
+      key_interval const seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0x7fffffff};
+      state.first_key.values[0][half] = static_cast<std::int32_t>(seen.first);
+      state.seen_keys.values[0][half] = static_cast<std::int32_t>(seen.end - seen.first);
     }
+#pragma unroll
+    for (auto& factor : state.factor) {
+      scores_type::each_row(
+          cuda_warp{}, [](int, float& of_row) { of_row = 1.0F; }, factor);
+    }
+    scores_type::each_row(
+        cuda_warp{}, [](int, row_type& row) { row = row_type::nothing(softmax_type{}); }, state.rows);
 #pragma unroll
     for (auto& column : state.outputs) {
 #pragma unroll
@@ -252,91 +260,105 @@ struct attention_of_few_queries {
   /// Makes the scores of the warp's keys of a run of tiles, and leaves each row's largest of a tile to all warps.
   __device__ __forceinline__ void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
                                               int turn, std::int32_t left) const {
-    std::int32_t sums[tiles][2][4] = {};
+    score_tile sums[tiles]{};
     float key_scale[tiles];
     state.from.await_keys(scratch);
     each_tile(left, [&](int tile) {
       products::multiply_keys(detail::plain_shared_address(state.from.keys(scratch) + tile * shape::tile_bytes), state,
-                              sums[tile]);
+                              sums[tile].values[0]);
       float const read = state.lane < lane_scales ? state.from.key_scales(scratch, tile, state.warp)[state.lane] : 0.0F;
       key_scale[tile] = shuffle(read, state.lane % lane_scales);
     });
     state.from.release_keys(*this, scratch, state.warp, state.lane);
-    std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
+    std::int32_t const own_key = first_key + shape::warp_keys * state.warp;
     each_tile(left, [&](int tile) {
       leave_scores(scratch.largest[turn * tiles + tile], state, sums[tile], key_scale[tile],
                    own_key + tile * shape::keys, tile);
     });
   }
-  /// Keeps the scores of a tile, those of the lane's keys from `own_key` on.
+  /// Keeps the scores of a tile, those of the warp's keys from `own_key` on.
   __device__ __forceinline__ static void leave_scores(float (&to)[shape::rows][shape::warps], warp_state& state,
-                                                      std::int32_t const (&sums)[2][4], float key_scale,
-                                                      std::int32_t own_key, int tile) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (half == 1 && !state.has_second_half) {
-        break;
-      }
-      float const scale = state.query_scale[half] * key_scale;
-      auto& scores = state.scores[tile][half];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[i] = sums[i / 2][2 * half + i % 2];
-      }
-      auto const behind = static_cast<std::uint32_t>(own_key - state.first_key[half]);
-      hide(scores, behind, static_cast<std::uint32_t>(state.seen_keys[half]));
-      std::int32_t const most = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
-      float largest = most == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(most), -infinity);
-      state.score_scale[tile][half] = scale;
-      largest = largest_of_row(largest);
-      if (state.lane % 4 == 0) {
-        to[state.lane / 4 + 8 * half][state.warp] = largest;
-      }
-    }
+                                                      score_tile const& sums, float key_scale, std::int32_t own_key,
+                                                      int tile) {
+    cuda_warp const group;
+    score_tile& scores = state.scores[tile];
+    scores = sums;
+    hide(scores, state, own_key);
+    row_values<std::int32_t> most;
+    row_values<float> largest;
+    scores_type::fold_lanes(group, maximum_reducer<std::int32_t>{}, scores, most);
+    scores_type::each_row(
+        group,
+        [key_scale](int, float of_query, float& scale, std::int32_t sum, float& score) {
+          scale = of_query * key_scale;  // a lane's keys have a scale of their own
+          score = sum == score_sums::hidden ? -infinity : fmaxf(scale * static_cast<float>(sum), -infinity);
+        },
+        state.query_scale, state.score_scale[tile], most, largest);
+    scores_type::merge_lanes(group, maximum_reducer<float>{}, largest);
+    scores_type::each_row_once(
+        group, [&](int row, float score) { to[row][state.warp] = score; }, largest);
   }
 
-  /// Hides keys that a row does not see: of keys 0, 1, 8 and 9 after key `behind` those that are not below `seen`. In
-  /// most tiles a row sees all.
-  __device__ __forceinline__ static void hide(std::int32_t (&scores)[4], std::uint32_t behind, std::uint32_t seen) {
-    if (behind < seen && behind + 9 < seen) {
+  /// Hides keys that a row does not see. In most tiles all rows see all.
+  __device__ __forceinline__ static void hide(score_tile& scores, warp_state const& state, std::int32_t own_key) {
+    cuda_warp const group;
+    bool sees_all = true;
+    scores_type::each_row(
+        group,
+        [&](int, std::int32_t first, std::int32_t seen) {
+          auto const behind = static_cast<std::uint32_t>(own_key - first);
+          auto const count = static_cast<std::uint32_t>(seen);
+          sees_all = sees_all && behind < count && behind + (shape::warp_keys - 1) < count;
+        },
+        state.first_key, state.seen_keys);
+    if (sees_all) {
       return;
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      bool const is_seen = behind + static_cast<std::uint32_t>(i / 2 * 8 + i % 2) < seen;
-      scores[i] = is_seen ? scores[i] : score_sums::hidden;
-    }
+    scores_type::each_with_row(
+        group, scores,
+        [own_key](int, int key, std::int32_t& sum, std::int32_t first, std::int32_t seen) {
+          sum = static_cast<std::uint32_t>(own_key - first + key) < static_cast<std::uint32_t>(seen)
+                    ? sum
+                    : score_sums::hidden;
+        },
+        state.first_key, state.seen_keys);
   }
 
   /// Makes the weights of all rows and the warp's keys of a run of tiles.
   __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn, bool is_first,
                                                       std::int32_t left) {
+    each_tile(left, [&](int tile) {
+      int const place = turn * tiles + tile;
+      scores_type::each_row(
+          cuda_warp{},
+          [&](int row, row_type& own, float& factor) {
+            factor = softmax_type{}.turn(own.state, largest_of(scratch.largest[place][row]));
+          },
+          state.rows, state.factor[tile]);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (half == 1 && !state.has_second_half) {
-        break;
+      for (int half = 0; half < 2; ++half) {
+        if (half == 1 && !state.has_second_half) {
+          break;
+        }
+        weigh(state, tile, half, is_first && tile == 0,
+              scratch.weights[place] + (state.lane / 4 + 8 * half) * shape::weight_words +
+                  shape::warp_keys / 2 * state.warp + state.lane % 4);
       }
-      int const row = state.lane / 4 + 8 * half;
-      each_tile(left, [&](int tile) {
-        int const place = turn * tiles + tile;
-        weigh(largest_of(scratch.largest[place][row]), state, tile, half, is_first && tile == 0,
-              scratch.weights[place] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4);
-      });
-    }
+    });
   }
-  /// Makes the weights of a row's keys of a tile, whose largest score is `largest`.
-  __device__ __forceinline__ static void weigh(float largest, warp_state& state, int tile, int half, bool is_first,
+  /// Makes the weights of a row's keys of a tile: codes of four keys at a time.
+  __device__ __forceinline__ static void weigh(warp_state& state, int tile, int half, bool is_first,
                                                std::uint32_t* to) {
-    row_type& own = state.rows[half];
-    float const factor = softmax_type{}.turn(own.state, largest);
-    state.factor[tile][half] = factor;
-    four_weights const weights = lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[tile][half],
-                                                                   state.scores[tile][half], is_first);
+    row_type& own = state.rows.values[0][half];
+    auto const(&sums)[2][4] = state.scores[tile].values[0];
+    std::int32_t const four[4] = {sums[0][2 * half], sums[0][2 * half + 1], sums[1][2 * half], sums[1][2 * half + 1]};
+    four_weights const weights =
+        lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[tile].values[0][half], four, is_first);
     own.state.sum += weights.sum;
     uint2 const codes = unpack_four_e4m3(weights.codes);
     float2 const first = unpack_pair<float16>(codes.x);
     float2 const second = unpack_pair<float16>(codes.y);
-    own.rounded = own.rounded * factor + ((first.x + first.y) + (second.x + second.y));
+    own.rounded = own.rounded * state.factor[tile].values[0][half] + ((first.x + first.y) + (second.x + second.y));
     to[0] = codes.x;
     to[4] = codes.y;
   }
@@ -368,8 +390,8 @@ struct attention_of_few_queries {
       for (int column = 0; column < shape::column_steps; ++column) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          state.outputs[column][i] =
-              __fmaf_rn(state.outputs[column][i], factor[tile][i / 2], sums[0][column][i] + sums[1][column][i]);
+          float const sum = sums[0][column][i] + sums[1][column][i];
+          state.outputs[column][i] = __fmaf_rn(state.outputs[column][i], factor[tile].values[0][i / 2], sum);
         }
       }
     });
@@ -378,25 +400,31 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work_item const& at,
                                          int turn) const {
     bool const is_split = partials.rows.data != nullptr;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
-      float const sum = sum_of_row(state.rows[half].state.sum);
-      float const rounded = sum_of_row(state.rows[half].rounded);
-      if (state.lane % 4 == 0) {
-        to.sum[state.warp] = sum;
-        to.rounded[state.warp] = rounded;
-      }
-    }
+    cuda_warp const group;
+    row_values<float> sums;
+    row_values<float> rounded;
+    scores_type::each_row(
+        group,
+        [](int, row_type const& row, float& sum, float& of_rounded) {
+          sum = row.state.sum;
+          of_rounded = row.rounded;
+        },
+        state.rows, sums, rounded);
+    scores_type::merge_lanes(group, sum_reducer<float>{}, sums);
+    scores_type::merge_lanes(group, sum_reducer<float>{}, rounded);
+    scores_type::each_row_once(
+        group,
+        [&](int row, float sum, float of_rounded) {
+          scratch.sums[turn][row].sum[state.warp] = sum;
+          scratch.sums[turn][row].rounded[state.warp] = of_rounded;
+        },
+        sums, rounded);
     block_warps::sync();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (half == 1 && !state.has_second_half) {
-        break;
-      }
       int const number = state.lane / 4 + 8 * half;
       few_query_row const query = schedule.row_of(at, number);
-      row_type row = state.rows[half];
+      row_type row = state.rows.values[0][half];
       row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
       row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
       if (query.is_inside && is_split) {

@@ -31,6 +31,7 @@
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/source/coded_weights.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -127,6 +128,15 @@ struct gemm_few_rows_coded {
     group.sync();
   }
 
+  /// The lanes that copy and multiply, for pipelined().
+  struct copying_lanes {
+    int lane;  ///< the thread's number
+    [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
+    [[nodiscard]] __device__ __forceinline__ own_lane_iterator end() const { return {lane, true}; }
+    /// What these lanes have copied, all of them see after it.
+    __device__ __forceinline__ void sync() const { sync_named(1, threads); }
+  };
+
   /// Where a byte of a row's stage lies.
   TESSERA_FN static constexpr int residual_at(int row, int byte) { return byte ^ (row % 4 * 32); }
   TESSERA_FN static constexpr int code_at(int row, int byte) { return byte ^ (row % 8 * 16); }
@@ -164,7 +174,7 @@ struct gemm_few_rows_coded {
       }
     }
   }
-  /// Starts to copy what there is of the next stage, as a group of its own.
+  /// Starts to copy what there is of the next stage.
   __device__ __forceinline__ void copy_stage(int thread, copies& at, stage& to) const {
     auto const all = static_cast<std::uint32_t>(b.columns());
     if (thread % residual_chunks * 16 < at.left) {
@@ -202,7 +212,6 @@ struct gemm_few_rows_coded {
         }
       }
     }
-    async_copy_commit();
     at.residuals += columns;
     at.position += columns / 32;
     at.left -= columns;
@@ -218,22 +227,14 @@ struct gemm_few_rows_coded {
     int const lane = thread % lanes_in_a_warp;
     int const row = warp % row_groups * 16 + lane / 4;
     int const own = warp / row_groups * warp_columns;
-    copies at = copies_of(thread, first_row);
-#pragma unroll
-    for (int i = 0; i < Policy.ahead - 1; ++i) {
-      copy_stage(thread, at, scratch.stages[i]);
-    }
-    int which = 0;
+    copies next = copies_of(thread, first_row);
+    copying_lanes const group{thread};
+    auto const begin = [&](int, int stage) { copy_stage(thread, next, scratch.stages[stage]); };
 #pragma unroll 1
-    for (int first = 0; first < all; first += columns) {
-      async_copy_wait<Policy.ahead - 2>();
-      sync_named(1, threads);  // all copies have arrived, and all have read the stage before
-      int const next = which == 0 ? Policy.ahead - 1 : which - 1;
-      copy_stage(thread, at, scratch.stages[next]);
-      if (first + own < all) {
-        multiply_stage(exponents, scratch.stages[which], lane, row, own, totals[0]);
+    for (pipeline_step const at : pipelined<Policy.ahead>(group, divide_up(all, columns), begin)) {
+      if (at.index * columns + own < all) {
+        multiply_stage(exponents, scratch.stages[at.stage], lane, row, own, totals[0]);
       }
-      which = which + 1 == Policy.ahead ? 0 : which + 1;
     }
     async_copy_wait<0>();
   }

@@ -25,6 +25,7 @@
 #include <tessera/program/gemm/detail/widened_codes_product.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
@@ -150,11 +151,11 @@ struct gemm_few_rows_scaled {
     int const lane = group.lane % lanes_in_a_warp;
     int const steps = static_cast<int>(b.columns() / depth);
     lane_place at = place_of(lane, first_row, warp);
-#pragma unroll
-    for (int i = 0; i < Policy.ahead; ++i) {
-      copy_stage(at, lane, scratch.codes[warp][i]);
-    }
-    int which = 0;
+    cuda_warp const own;
+    int stage = 0;
+    auto const fill = [&](int into) { copy_stage(at, lane, scratch.codes[warp][into]); };
+    ring_refiller<Policy.ahead, cuda_warp, decltype(fill)> const ring(own, stage, fill);
+    ring.fill_all();
 #pragma unroll 1
     for (int first = 0; first < steps; first += window) {
       if (first > 0) {
@@ -162,47 +163,40 @@ struct gemm_few_rows_scaled {
       }
       load_scales(lane, warp, first_row, first / (B::group / depth), scratch);
       group.sync();
-      multiply_window(lane, warp * stage_steps, min(window, steps - first), at, scratch.codes[warp], which,
-                      scratch.scales, totals);
+      int const in_window = min(window, steps - first);
+#pragma unroll 1
+      for (pipeline_step const step : pipelined(ring, {warp * stage_steps, in_window, warps * stage_steps})) {
+        multiply_stage(lane, step.index, in_window, at, scratch.codes[warp][step.stage], scratch.scales, totals);
+      }
     }
     async_copy_wait<0>();
   }
-  /// Multiplies every warps-th stage from step `step` on of a window of steps, of which there are `steps`.
-  __device__ __forceinline__ static void multiply_window(int lane, int step, int steps, lane_place& at,
-                                                         warp_codes (&ring)[Policy.ahead], int& which,
-                                                         float const (&all_scales)[rows][groups_at_once + 4],
-                                                         float (&totals)[rows / 16][tokens / 8][4]) {
-#pragma unroll 1
-    for (; step < steps; step += warps * stage_steps) {
+  /// Multiplies a stage from step `step` on of a window of steps, of which there are `steps`.
+  __device__ __forceinline__ static void multiply_stage(int lane, int step, int steps, lane_place& at,
+                                                        warp_codes const& codes,
+                                                        float const (&all_scales)[rows][groups_at_once + 4],
+                                                        float (&totals)[rows / 16][tokens / 8][4]) {
 #pragma unroll
-      for (int i = 0; i < stage_steps; ++i) {
-        if (i > 0 && step + i >= steps) {
-          break;
-        }
-        lane_inputs inputs[tokens / 8];
-        load_inputs(at, i, inputs);
-        if (i == 0) {
-          async_copy_wait<Policy.ahead - 1>();
-          sync_warp();  // all lanes' copies have arrived
-        }
-        float scales[rows / 8];
-#pragma unroll
-        for (int row = 0; row < rows / 8; ++row) {
-          scales[row] = all_scales[8 * row + lane / 4][static_cast<unsigned>(step + i) / (B::group / depth)];
-        }
-        multiply_step(lane, i, ring[which], inputs, scales, totals);
+    for (int i = 0; i < stage_steps; ++i) {
+      if (i > 0 && step + i >= steps) {
+        break;
       }
-      sync_warp();  // all lanes have read their codes
-      copy_stage(at, lane, ring[which]);
-      which = which + 1 == Policy.ahead ? 0 : which + 1;
+      lane_inputs inputs[tokens / 8];
+      load_inputs(at, i, inputs);
+      float scales[rows / 8];
 #pragma unroll
-      for (int i = 0; i < tokens / 8; ++i) {
-        at.inputs[i] += warps * stage_columns;
+      for (int row = 0; row < rows / 8; ++row) {
+        scales[row] = all_scales[8 * row + lane / 4][static_cast<unsigned>(step + i) / (B::group / depth)];
       }
+      multiply_step(lane, i, codes, inputs, scales, totals);
+    }
+#pragma unroll
+    for (int i = 0; i < tokens / 8; ++i) {
+      at.inputs[i] += warps * stage_columns;
     }
   }
 
-  /// Starts to copy what there is of the next stage's codes, as a group of its own.
+  /// Starts to copy what there is of the next stage's codes.
   __device__ __forceinline__ static void copy_stage(lane_place& at, int lane, warp_codes& to) {
     constexpr int together = lanes_in_a_warp / row_lanes;
     if (at.left > 0) {
@@ -213,7 +207,6 @@ struct gemm_few_rows_scaled {
                                at.codes + std::uint64_t{at.stride} * static_cast<std::uint32_t>(i * together));
       }
     }
-    async_copy_commit();
     at.codes += warps * row_bytes;
     at.left -= warps * row_bytes;
   }

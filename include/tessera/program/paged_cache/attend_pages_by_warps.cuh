@@ -23,6 +23,7 @@
 #include <tessera/program/paged_cache/detail/page_work.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -128,12 +129,20 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
     go_on(state);
     std::uint32_t words[schedule_type::strips][2];
     load_query(schedule.at(state.number), state.lane, words);
+    cuda_warp const own;
+    auto const copies = [&](int stage) { fill(scratch, state, stage); };
+    ring_refiller<stages, cuda_warp, decltype(copies)> const ring(own, state.stage, copies);
     while (state.number < schedule.count) {
       Columns columns;
       begin(state, columns, words);
       do {
-        take(scratch, state, columns);
-        fill(scratch, state);
+        if (state.is_first) {
+          async_copy_wait<0>();  // the stage was filled last
+        }
+        int const stage = ring.begin_step(0).stage;
+        take(scratch, state, columns, stage);
+        ring.end_step();
+        state.stage = state.is_first ? stage : state.stage;
       } while (state.own > 0 || state.listed > 0 || !state.is_ahead);
       columns.finish();
       load_query(schedule.at(min(number_ahead(state), schedule.count - 1)), state.lane, words);
@@ -193,14 +202,8 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
   }
 
   /// Takes the next stage.
-  __device__ __forceinline__ void take(scratch_type& scratch, warp_state& state, Columns& columns) const {
-    if (state.is_first) {
-      async_copy_wait<0>();
-    } else {
-      async_copy_wait<stages - 1>();
-    }
-    sync_warp();  // the other lanes' copies are done, too
-    stage_memory const& stage = scratch.stage[state.warp][state.stage];
+  __device__ __forceinline__ void take(scratch_type& scratch, warp_state& state, Columns& columns, int number) const {
+    stage_memory const& stage = scratch.stage[state.warp][number];
     stage_content const has = state.filled[0];
     if (has < 0) {
       std::uint32_t words[schedule_type::strips][2];
@@ -212,15 +215,14 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
       base::add_page(stage.page, scratch.list[state.warp], state, columns, has, state.lane);
       --state.own;
     }
-    sync_warp();  // all lanes have read the stage
   }
 
   /// Fills the stage that was read: with retained tokens, if enough are listed or nothing else is left of the work
   /// item, or with what comes next. The stage has its turn after all others; but it is read first where it has the last
   /// of the work item, or where another page could fill the list.
-  __device__ __forceinline__ void fill(scratch_type& scratch, warp_state& state) const {
+  __device__ __forceinline__ void fill(scratch_type& scratch, warp_state& state, int number) const {
     int const lane = static_cast<int>(thread_index_here() % 32U);
-    stage_memory& stage = scratch.stage[state.warp][state.stage];
+    stage_memory& stage = scratch.stage[state.warp][number];
     cursor& ahead = state.ahead;
     bool const has_all = state.is_ahead || ahead.is_done();
     state.is_first =
@@ -240,7 +242,6 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
       copy_tokens(stage.tokens, row.from, lane);
       next = ~row.token_of(lane);
     }
-    async_copy_commit();
     int const filled = next == nothing ? 0 : 1;
     bool const is_own = takes_list || !state.is_ahead;
     state.own += is_own ? filled : 0;
@@ -254,7 +255,6 @@ struct page_decode_by_warps : page_work<Columns, T, Result, Policy.warps> {
       state.filled[i] = state.filled[i + 1];
     }
     state.filled[stages - 1] = next;
-    state.stage = state.stage + 1 == stages ? 0 : state.stage + 1;
   }
   /// Starts to copy the warp's next page. Returns its number in the sequence.
   __device__ __forceinline__ std::int32_t copy_page(unsigned char* to, warp_state& state, int lane) const {

@@ -58,11 +58,6 @@ __device__ __forceinline__ void multiply_rows(float (*sums)[4], std::uint32_t co
   }
 }
 
-/// The largest value of the four lanes that have the same row.
-__device__ __forceinline__ float largest_of_row(float value) {
-  value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
-  return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
-}
 /// The sum of the values of the four lanes that have the same row.
 __device__ __forceinline__ float sum_of_row(float value) {
   value += __shfl_xor_sync(0xffffffffU, value, 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The row_tile for groups of CUDA threads. Each warp has whole rows. A fragment's row is held by four lanes. What
 /// tensor cores leave of two neighbouring tiles of eight columns is, rounded to 16 bits, the left operand of sixteen:
-/// sums become operands without an exchange. Sums of float operands, which no tensor core takes, are exchanged.
+/// sums become operands without an exchange. Sums of float operands, which no tensor core takes, are exchanged. Where a
+/// warp has eight rows, they are columns of the tensor cores (detail/turned_fragments.cuh).
 #pragma once
 
 #include <type_traits>
@@ -9,6 +10,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/detail/row_words.cuh>
+#include <tessera/tile/cuda/detail/turned_fragments.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -64,6 +66,7 @@ struct multiply_add_rows {
   using group_type = G;
   using sum_tile = typename registers::sum_tile;
   static constexpr int holders = registers::thread_columns;
+  static constexpr int holders_apart = 1;
   static constexpr int rows = Shape::m;
   static constexpr int columns = Shape::n;
   static constexpr int tiles = registers::row_count;
@@ -95,9 +98,16 @@ struct multiply_add_rows {
   }
 };
 
+/// Whether each warp has eight rows of a tile of tensor cores.
+template <class T, class Shape, class G>
+inline constexpr bool has_eight_rows = !std::is_same_v<T, float> && Shape::m * lanes_in_a_warp == 8 * G::size;
+
+template <class T, class Shape, class G>
+using rows_of_fragments =
+    std::conditional_t<has_eight_rows<T, Shape, G>, turned_rows<T, Shape, G>, fragment_rows<T, Shape, G>>;
 template <class T, class Shape, class G>
 using rows_in_registers =
-    std::conditional_t<std::is_same_v<T, float>, multiply_add_rows<T, Shape, G>, fragment_rows<T, Shape, G>>;
+    std::conditional_t<std::is_same_v<T, float>, multiply_add_rows<T, Shape, G>, rows_of_fragments<T, Shape, G>>;
 
 }  // namespace detail
 

@@ -28,6 +28,7 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -88,7 +89,6 @@ struct dense_decode_by_warps {
     std::int32_t next;      ///< number of the step in that work item
     std::int32_t steps;     ///< steps of that work item
     std::int32_t total;     ///< tokens of its sequence
-    int stage;              ///< the warp's stage that the step goes to
   };
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t length(decode_work_item const& work) const {
@@ -132,33 +132,36 @@ struct dense_decode_by_warps {
                             first + row + i < at.total);
     }
   }
-  __device__ __forceinline__ void begin_keys(cursor& at, scratch_type& scratch, int warp, int lane) const {
+  /// Begins to copy the keys of the next step.
+  __device__ __forceinline__ void copy_keys(cursor& at, unsigned char* to, int lane) const {
     if (find(at)) {
-      copy(at, source.keys, scratch.key[own_stages * warp + at.stage], lane);
+      copy(at, source.keys, to, lane);
     }
-    async_copy_commit();
   }
   /// Begins to copy the values of the step whose keys are being copied, and goes on to the next one.
-  __device__ __forceinline__ void begin_values(cursor& at, scratch_type& scratch, int warp, int lane) const {
+  __device__ __forceinline__ void copy_values(cursor& at, unsigned char* to, int lane) const {
     if (at.next < at.steps) {
-      copy(at, source.values, scratch.value[own_stages * warp + at.stage], lane);
+      copy(at, source.values, to, lane);
       at.next += warps;
     }
-    at.stage = at.stage + 1 == own_stages ? 0 : at.stage + 1;
-    async_copy_commit();
-  }
-  /// Waits for the batch of copies that is needed next.
-  __device__ __forceinline__ static void await() {
-    async_copy_wait<2 * own_stages - 1>();
-    sync_warp();
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
     auto const splits = [&scratch](int which) -> decode_split<Channels>& { return scratch.splits[which]; };
-    cursor ahead{block_index(), {}, warp, 0, 0, 0};
+    cursor ahead{block_index(), {}, warp, 0, 0};
+    cuda_warp const own;
+    int key_stage = 0;
+    int value_stage = 0;
+    auto const copies_of_keys = [&](int stage) { copy_keys(ahead, scratch.key[own_stages * warp + stage], lane); };
+    auto const copies_of_values = [&](int stage) {
+      copy_values(ahead, scratch.value[own_stages * warp + stage], lane);
+    };
+    ring_refiller<own_stages, cuda_warp, decltype(copies_of_keys), 2> const keys(own, key_stage, copies_of_keys);
+    ring_refiller<own_stages, cuda_warp, decltype(copies_of_values), 2> const values(own, value_stage,
+                                                                                     copies_of_values);
     for (int stage = 0; stage < own_stages; ++stage) {
-      begin_keys(ahead, scratch, warp, lane);
-      begin_values(ahead, scratch, warp, lane);
+      keys.fill(stage);
+      values.fill(stage);
     }
     std::int32_t next = warp;  // number of the warp's next step in its work item
     for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
@@ -167,14 +170,21 @@ struct dense_decode_by_warps {
       schedule.load_query(query_of(work, lane), lane, queries);
       std::int32_t const total = length(work);
       std::int32_t const steps = schedule.steps_of(work, divide_up(total, tokens));
-      std::int32_t seen[2];
-      schedule.find_seen(work, lane, total, seen);
+      typename step_type::seen_type seen;
+      schedule.find_seen(work, total, seen);
       columns_type columns;
       columns.clear();
       for (; next < steps; next += warps) {
         std::int32_t const first = (work.split + next * schedule.splits()) * tokens;
-        take({first, min(tokens, total - first) - 1, {seen[0], seen[1]}}, scratch, ahead, columns, queries,
-             first + tokens > schedule.seen_by_all(total), warp, lane);
+        step_type const step{first, min(tokens, total - first) - 1, seen};
+        typename step_type::weights_type weights;
+        int const of_keys = own_stages * warp + keys.begin_step(next).stage;
+        step.weigh(plain_shared_address(scratch.key[of_keys]), columns, queries, factor,
+                   first + tokens > schedule.seen_by_all(total), lane, weights);
+        keys.end_step();
+        int const of_values = own_stages * warp + values.begin_step(next).stage;
+        step.add_values(plain_shared_address(scratch.value[of_values]), columns, weights, lane);
+        values.end_step();
       }
       next -= steps;
       schedule.finish(work, columns, splits, warp, lane);
@@ -186,21 +196,6 @@ struct dense_decode_by_warps {
     int const row = lane / 4;
     auto const of = schedule.row_of(work, row);
     return work.first_row + row < schedule.rows ? &schedule.queries(work.sequence, of.head, of.query, 0) : nullptr;
-  }
-  /// Takes the warp's next step, and begins to copy the one that comes into its place.
-  __device__ __forceinline__ void take(step_type const& step, scratch_type& scratch, cursor& ahead,
-                                       columns_type& columns, std::uint32_t const (&queries)[schedule_type::strips][2],
-                                       bool is_masked, int warp, int lane) const {
-    int const stage = own_stages * warp + ahead.stage;
-    typename step_type::weights_type weights;
-    await();
-    step.weigh(plain_shared_address(scratch.key[stage]), columns, queries, factor, is_masked, lane, weights);
-    sync_warp();
-    begin_keys(ahead, scratch, warp, lane);
-    await();
-    step.add_values(plain_shared_address(scratch.value[stage]), columns, weights, lane);
-    sync_warp();
-    begin_values(ahead, scratch, warp, lane);
   }
 };
 

@@ -44,48 +44,41 @@ struct dense_decode_step {
   using columns_type = decode_columns<Channels>;
   /// The layout of keys and of values.
   using stage_layout = dense_stage<Channels, Tokens>;
-  static constexpr int tiles = Tokens / 16;  ///< tiles of 16 tokens
+  /// The words for scores.
+  using scores_type = typename columns_type::template scores_type<Tokens>;
   /// The weights of a step, as second operands of products with values.
-  using weights_type = std::uint32_t[tiles][2];
+  using weights_type = typename columns_type::template operands_type<T, Tokens>;
+  /// A number of tokens for each row.
+  using seen_type = typename columns_type::template row_values<std::int32_t>;
 
-  std::int32_t first;    ///< the first token of the step
-  std::int32_t last;     ///< the last token of the step that exists, counted from `first`
-  std::int32_t seen[2];  ///< how many tokens each of the lane's two columns sees
+  std::int32_t first;  ///< the first token of the step
+  std::int32_t last;   ///< the last token of the step that exists, counted from `first`
+  seen_type seen;      ///< how many tokens each row sees
 
   /// Makes the weights of keys at `keys`, an address in shared memory. `factor`: what scores are multiplied by.
   __device__ __forceinline__ void weigh(std::uint32_t keys, columns_type& columns,
                                         std::uint32_t const (&queries)[columns_type::strips][2], float factor,
                                         bool is_masked, int lane, weights_type& weights) const {
+    cuda_warp const group;
     typename stage_layout::rows const key_rows{keys, last};
-    float scores[tiles][4] = {};
+    typename scores_type::sum_tile scores{};
     columns_type::template add_keys<T>(scores, queries, key_rows, lane);
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[tile][i] *= factor;
-        std::int32_t const token = first + 16 * tile + lane / 4 + i / 2 * 8;
-        if (is_masked && token >= seen[i % 2]) {
-          scores[tile][i] = -infinity;
-        }
-      }
+    scores_type::each_with_row(group, scores, [factor](int, int, float& score) { score *= factor; });
+    if (is_masked) {
+      seen_type ends;
+      scores_type::each_row(
+          group, [&](int, std::int32_t& end, std::int32_t of_row) { end = of_row - first; }, ends, seen);
+      scores_type::hide_from(group, scores, -infinity, ends);
     }
-    float largest[2];
-    columns_type::find_largest(scores, largest);
-    if (any_of_warp(columns.are_beyond(largest))) {
-      float factors[2];
-      columns.raise(largest, 0.0F, factors);
-    }
-    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
-    columns.sum[0] += sums.x;
-    columns.sum[1] += sums.y;
-    columns_type::template make_operands<T>(scores, weights);
+    columns.template weigh<Tokens>(scores);
+    scores_type::template as_operand<typename columns_type::template values_product<T, Tokens>, 0>(group, scores,
+                                                                                                   weights);
   }
   /// Adds the weighted values at `values`, an address in shared memory.
   __device__ __forceinline__ void add_values(std::uint32_t values, columns_type& columns, weights_type const& weights,
                                              int lane) const {
     typename stage_layout::rows const value_rows{values, last};
-    columns_type::template add_values<T>(columns.outputs, weights, value_rows, lane);
+    columns_type::template add_values<T, Tokens>(columns.outputs, weights, value_rows, lane);
   }
 };
 

@@ -71,7 +71,8 @@ struct few_queries_boxes {
     }
   }
 
-  /// A warp's side of the rings. A tile of keys is awaited, read and released, and so is one of values.
+  /// A warp's side of the rings, whose steps overlap: a tile of keys is awaited, read and released, and so is one of
+  /// values.
   struct reader {
     pipeline_state<Stages> key;
     pipeline_state<Stages> value;
@@ -90,7 +91,7 @@ struct few_queries_boxes {
     /// Waits for the next tile of keys.
     template <class Scratch>
     __device__ __forceinline__ void await_keys(Scratch& scratch) {
-      scratch.rings.key_ring.await_full(key);
+      static_cast<void>(ring_reader(scratch.rings.key_ring, key).begin_step(0));
     }
     /// The tile of keys that was awaited.
     template <class Scratch>
@@ -106,8 +107,10 @@ struct few_queries_boxes {
     template <class Decoder>
     __device__ __forceinline__ void release_keys(Decoder const&, typename Decoder::scratch_type& scratch, int,
                                                  int lane) {
-      block_warps::release(scratch.rings.key_ring.empty[key.stage], lane, lane_scales);  // by the lanes that have read
-      key.advance();
+      auto const release = [lane](shared_barrier& empty) {
+        block_warps::release(empty, lane, lane_scales);  // by the lanes that have read
+      };
+      ring_reader(scratch.rings.key_ring, key, release).end_step(0, 1);
     }
     /// Says whether no tile of keys is read between two of values.
     __device__ __forceinline__ void pass_keys(bool) const {}
@@ -119,14 +122,14 @@ struct few_queries_boxes {
     /// Waits for that tile.
     template <class Scratch>
     __device__ __forceinline__ void await_values(Scratch& scratch) {
-      scratch.rings.value_ring.await_full(value);
+      static_cast<void>(ring_reader(scratch.rings.value_ring, value).begin_step(0));
     }
     /// Releases the tile of values.
     template <class Decoder>
     __device__ __forceinline__ void release_values(Decoder const&, typename Decoder::scratch_type& scratch, int,
                                                    int lane) {
-      block_warps::release(scratch.rings.value_ring.empty[value.stage], lane);
-      value.advance();
+      auto const release = [lane](shared_barrier& empty) { block_warps::release(empty, lane); };
+      ring_reader(scratch.rings.value_ring, value, release).end_step(0, 1);
     }
     /// Says whether no tile of values is read between two of keys.
     __device__ __forceinline__ void pass_values(bool) const {}
@@ -138,13 +141,8 @@ struct few_queries_boxes {
   __device__ __forceinline__ static void init_barriers(source_type const& source, rings_type& rings) {
     prefetch_tensor_map(source.key_map);
     prefetch_tensor_map(source.value_map);
-#pragma unroll
-    for (int stage = 0; stage < Stages; ++stage) {
-      rings.key_ring.full[stage].init(1);
-      rings.value_ring.full[stage].init(1);
-      rings.key_ring.empty[stage].init(lane_scales * shape::warps);
-      rings.value_ring.empty[stage].init(shape::warps);
-    }
+    rings.key_ring.init(1, lane_scales * shape::warps);
+    rings.value_ring.init(1, shape::warps);
     fence_barrier_init();
   }
 

@@ -20,6 +20,7 @@
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -110,14 +111,18 @@ struct few_queries_copies {
     __device__ __forceinline__ void start(Decoder const& program, typename Decoder::scratch_type& scratch, int warp,
                                           int lane) {
       next_key = {block_index(), 0, 0};
+      key = 0;
+      value = 0;
       for (int stage = 0; stage < Stages; ++stage) {
         next_key.find(program);
         next_value = next_key;
-        copy_keys(program, scratch, stage, warp, lane);
-        copy_values(program, scratch, stage, warp, lane);
+        use_ring(
+            key, [&](int into) { copy_keys(program, scratch, into, warp, lane); },
+            [&](auto const& ring) { ring.fill(stage); });
+        use_ring(
+            value, [&](int into) { copy_values(program, scratch, into, warp, lane); },
+            [&](auto const& ring) { ring.fill(stage); });
       }
-      key = 0;
-      value = 0;
     }
     /// Finds the keys that are copied when the next ones are released.
     template <class Decoder>
@@ -134,7 +139,7 @@ struct few_queries_copies {
     /// Waits for the next run of keys.
     template <class Scratch>
     __device__ __forceinline__ void await_keys(Scratch&) {
-      await();
+      await(key);
     }
     /// The run of keys that was awaited.
     template <class Scratch>
@@ -150,9 +155,9 @@ struct few_queries_copies {
     template <class Decoder>
     __device__ __forceinline__ void release_keys(Decoder const& program, typename Decoder::scratch_type& scratch,
                                                  int warp, int lane) {
-      sync_warp();
-      copy_keys(program, scratch, key, warp, lane);
-      key = after(key);
+      use_ring(
+          key, [&](int into) { copy_keys(program, scratch, into, warp, lane); },
+          [](auto const& ring) { ring.end_step(); });
     }
     /// Says whether no run of keys is read between two of values.
     __device__ __forceinline__ void pass_keys(bool is_passed) const {
@@ -168,15 +173,15 @@ struct few_queries_copies {
     /// Waits for that run.
     template <class Scratch>
     __device__ __forceinline__ void await_values(Scratch&) {
-      await();
+      await(value);
     }
     /// Releases the run of values, and begins to copy another one.
     template <class Decoder>
     __device__ __forceinline__ void release_values(Decoder const& program, typename Decoder::scratch_type& scratch,
                                                    int warp, int lane) {
-      sync_warp();
-      copy_values(program, scratch, value, warp, lane);
-      value = after(value);
+      use_ring(
+          value, [&](int into) { copy_values(program, scratch, into, warp, lane); },
+          [](auto const& ring) { ring.end_step(); });
     }
     /// Says whether no run of values is read between two of keys.
     __device__ __forceinline__ void pass_values(bool is_passed) const {
@@ -186,11 +191,16 @@ struct few_queries_copies {
     }
 
    private:
-    __device__ __forceinline__ static void await() {
-      async_copy_wait<2 * Stages - 1>();
-      sync_warp();
+    /// Calls use(ring) with the ring whose next stage is `stage`; the steps of keys and of values take turns.
+    template <class Fill, class Use>
+    __device__ __forceinline__ static void use_ring(int& stage, Fill const& fill, Use const& use) {
+      cuda_warp const own;
+      use(ring_refiller<Stages, cuda_warp, Fill, 2>(own, stage, fill));
     }
-    __device__ __forceinline__ static int after(int stage) { return stage + 1 == Stages ? 0 : stage + 1; }
+    __device__ __forceinline__ static void await(int& stage) {
+      use_ring(
+          stage, [](int) {}, [](auto const& ring) { static_cast<void>(ring.begin_step(0)); });
+    }
 
     /// Begins to copy the warp's keys of the next run of tiles, and their scales.
     template <class Decoder>
@@ -209,7 +219,6 @@ struct few_queries_copies {
         }
         next_key.advance();
       }
-      async_copy_commit();
     }
     /// Begins to copy the warp's channels of the next run of tiles of values.
     template <class Decoder>
@@ -224,7 +233,6 @@ struct few_queries_copies {
         }
         next_value.advance();
       }
-      async_copy_commit();
     }
     /// Begins to copy the warp's keys of a tile, a few whole rows at a time.
     template <class Decoder>

@@ -2,6 +2,9 @@
 /// `weigh_rows<M>`: the step of an online softmax for a tile of scores, whichever words the tile's rows have: those of
 /// plain arrays, of mma.sync's or of wgmma's registers. Dense attention has it in its portable program
 /// (attention/detail/dense_tiles.hpp) and in that for sm_90a (attention/detail/dense_forward.cuh).
+/// `weigh_rows_with_headroom<M>` is the same where rows keep a reference until a score is too far above it, as those of
+/// decoding do (attention/decode_fragments.cuh): a tile then costs one vote of the group in place of exchanges of each
+/// row and products with all that was added up.
 ///
 /// Softmax: what a row knows, and how scores become weights.
 ///
@@ -16,12 +19,27 @@
 ///       void add(state_type& state, float factor, sum_type::state_type const& sum) const;
 ///     };
 ///
+/// Softmax with headroom: states are those of a lane's own weights, with the same reference in all lanes of a row.
+///
+///     struct row_softmax {
+///       struct state_type { float reference, sum; };
+///       using sum_type = sum_reducer<float>;
+///       // Whether the lane's largest score, or anything else, is too large for the reference.
+///       bool is_beyond(state_type const& state, float largest) const;
+///       void agree();  // before references are raised, by all lanes
+///       // Makes a reference of the row's largest score: the factor of what was added up before.
+///       float raise(state_type& state, float largest) const;
+///       float weight(state_type const& state, float score) const;
+///       void add(state_type& state, sum_type::state_type const& sum) const;
+///     };
+///
 /// A NaN is left out of the largest score, and the weight that becomes of it is Softmax's affair.
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
 #include <tessera/reduce/maximum.hpp>
+#include <tessera/tile/per_lane.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -54,6 +72,45 @@ TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& s
         softmax.add(state, factor, sum);
       },
       sums, states, factors);
+}
+
+/// All lanes reach this call, of a group that votes by any(). Turns scores into weights, and adds them to the states of
+/// their rows. Where references are raised, rescale(factors) is called before, by all lanes, with the factors of what
+/// was added up by earlier weights.
+template <RowWords M, class Softmax, class Rescale>
+TESSERA_FN void weigh_rows_with_headroom(typename M::group_type const& group, Softmax& softmax,
+                                         typename M::sum_tile& scores,
+                                         typename M::template row_values<typename Softmax::state_type>& states,
+                                         Rescale const& rescale) {
+  using state_type = typename Softmax::state_type;
+  using sum_type = typename Softmax::sum_type;
+  typename M::template row_values<float> largest;
+  M::fold_lanes(group, maximum_reducer<float>{}, scores, largest);
+  bool is_beyond = false;
+  M::each_row(
+      group, [&](int, float most, state_type const& state) { is_beyond = is_beyond || softmax.is_beyond(state, most); },
+      largest, states);
+  per_lane<bool, typename M::group_type> votes{};
+  for (int const lane : group) {
+    votes[lane] = is_beyond;
+  }
+  if (any(group, votes)) {
+    softmax.agree();
+    M::merge_lanes(group, maximum_reducer<float>{}, largest);
+    typename M::template row_values<float> factors;
+    M::each_row(
+        group, [&](int, float most, state_type& state, float& factor) { factor = softmax.raise(state, most); }, largest,
+        states, factors);
+    rescale(factors);
+  }
+  M::each_with_row(
+      group, scores, [&](int, int, float& score, state_type const& state) { score = softmax.weight(state, score); },
+      states);
+  typename M::template row_values<typename sum_type::state_type> sums;
+  M::fold_lanes(group, sum_type{}, scores, sums);
+  M::each_row(
+      group, [&](int, typename sum_type::state_type const& sum, state_type& state) { softmax.add(state, sum); }, sums,
+      states);
 }
 
 }  // namespace v0

@@ -20,17 +20,57 @@
 #include <cstdint>
 
 #include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/paged_cache/detail/code_pairs.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
+
+/// The softmax of weigh_rows_with_headroom for a page, whose weights are multiplied by value scales in fp16.
+struct page_softmax : decode_softmax {
+  static constexpr int highest = 6;  ///< weights of 2^8 times scales below 2^(highest + 1) / 2^shift
+  static constexpr int wanted = 3;   ///< what takes the place of `highest` when the shift is adapted
+
+  std::int32_t& shift;  ///< weights are multiplied by 2 to this power
+  int exponent;         ///< of the page's largest value scale, which the lane knows of
+  int more = 0;         ///< what the shift is changed by
+
+  /// Whether a score or a scale is too large.
+  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
+    return decode_softmax::is_beyond(state, largest) || exponent + shift > highest;
+  }
+  /// Adapts the shift to the page's largest scale.
+  __device__ __forceinline__ void agree() {
+    exponent = largest_of_warp(exponent);
+    more = exponent + shift > highest ? wanted - exponent - shift : 0;
+    shift += more;
+  }
+  /// Raises the reference to the row's largest score. Returns the factor of what was added up before.
+  __device__ __forceinline__ float raise(state_type& state, float largest) const {
+    float const raised = fmaxf(state.reference, largest);
+    float const factor = fast_exp2(state.reference - raised + static_cast<float>(more));
+    state.reference = raised;
+    state.sum *= factor;
+    return factor;
+  }
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(score - (state.reference - static_cast<float>(shift)));
+  }
+};
+/// That for uncompressed tokens beside pages, whose weights are not shifted.
+struct beside_pages_softmax : decode_softmax {
+  float up;  ///< 2 to the power of the pages' shift
+
+  __device__ __forceinline__ void add(state_type& state, float sum) const { state.sum = __fmaf_rn(sum, up, state.sum); }
+};
 
 /// Attention over pages by columns of queries. Groups: of a value's channels. KeyBits, ValueBits: bits of codes of keys
 /// and of values: 2, 3, 4 or 8.
@@ -42,6 +82,16 @@ struct page_columns {
   static constexpr int group_strips = strips / Groups;          ///< strips of a group of a value
   static constexpr int tiles = cache_page_format::tokens / 16;  ///< tiles of 16 tokens
   using columns_type = decode_columns<Channels>;
+  using outputs_type = typename columns_type::outputs_type;  ///< the words for outputs
+  /// The words for scores of a page.
+  using scores_type = typename columns_type::template scores_type<cache_page_format::tokens>;
+  using score_tile = typename scores_type::sum_tile;
+  /// The product of weights and codes of values.
+  using values_product = typename columns_type::template values_product<float16, cache_page_format::tokens>;
+  using operands_type = typename values_product::a_tile;  ///< weights, as its operand
+  template <class Value>
+  using row_values = typename columns_type::template row_values<Value>;  ///< a value for each row
+  using seen_type = row_values<std::int32_t>;                            ///< how many tokens rows see
   static constexpr float value_steps =
       1 << (format.value_bits - 1);  ///< the factor by which value scales are too large
   /// The products of codes, which are fp16 operands.
@@ -69,17 +119,16 @@ struct page_columns {
   /// The tokens of a page that count.
   struct page_mask {
     std::uint64_t retained;  ///< bit j: whether token j is retained, and not in the page
-    std::int32_t seen[2];    ///< each of the lane's columns sees the tokens before this one
+    seen_type seen;          ///< each row sees the tokens before this one
     bool is_needed;          ///< whether any token is left out
   };
 
   columns_type columns;  ///< sums and states of the softmax
   /// Queries as fp16 second operands: the first halves of two strips, then the second.
   std::uint32_t queries[strips / 2][4];
-  /// The unit of products of q' with codes of rows below 8, for the lane's columns.
-  float power[2];
-  float ratios[Groups][2];  ///< parts of R over the lane's tokens, for its two columns
-  std::int32_t shift;       ///< weights times value scales are multiplied by 2 to this power
+  row_values<float> power;           ///< the units of products of q' with codes of tokens below 8 of 16
+  row_values<float> ratios[Groups];  ///< parts of R over the lane's tokens
+  std::int32_t shift;                ///< weights times value scales are multiplied by 2 to this power
 
   /// Begins with queries, as pairs of fp16, and empty sums.
   template <class T>
@@ -88,8 +137,8 @@ struct page_columns {
     shift = 64;  // any page lowers it
 #pragma unroll
     for (auto& group : ratios) {
-      group[0] = 0.0F;
-      group[1] = 0.0F;
+      outputs_type::each_row(
+          cuda_warp{}, [](int, float& ratio) { ratio = 0.0F; }, group);
     }
     float largest = 0.0F;
 #pragma unroll
@@ -113,19 +162,19 @@ struct page_columns {
       }
     }
     float const own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
-    power[0] = shuffle(own, 2 * (lane % 4) * 4) * 0x1p24F;
-    power[1] = shuffle(own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
+    outputs_type::each_row(
+        cuda_warp{}, [own](int row, float& unit) { unit = shuffle(own, 4 * row) * 0x1p24F; }, power);
   }
 
   /// Adds the tokens of a page.
   __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
-    float scores[tiles][4] = {};
+    score_tile scores{};
     float bias[2];
-    multiply_keys(both, scores, bias, lane);
-    make_scores(page + at.norms, bias, scores, lane);
+    multiply_keys(both, scores.values[0], bias, lane);
+    make_scores(page + at.norms, bias, scores.values[0], lane);
     if (mask.is_needed) {
-      apply(mask, scores, lane);
+      apply(mask, scores);
     }
     uint4 scales[Groups];
     std::uint32_t widest = 0;
@@ -134,15 +183,12 @@ struct page_columns {
       scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
       widest = larger_magnitudes_f16x2(widest, widest_of(scales[group]));
     }
-    adapt(scores, widest);
-    auto const shifted = static_cast<float>(shift);
-    float2 const sums = columns_type::weigh(scores, columns.reference[0] - shifted, columns.reference[1] - shifted);
-    columns.sum[0] += sums.x;
-    columns.sum[1] += sums.y;
+    page_softmax softmax{{}, shift, exponent_of(widest)};
+    weigh<scores_type>(softmax, scores);
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
-      std::uint32_t weights[tiles][2];
-      scale_weights(scores, scales[group],
+      operands_type weights;
+      scale_weights(scores.values[0], scales[group],
                     load_eight(both + format.value_ratios() + 2 * cache_page_format::tokens * group, lane / 4),
                     ratios[group], weights);
       multiply_values(both + format.value_codes(), weights, group, lane);
@@ -164,56 +210,49 @@ struct page_columns {
   /// Adds 16 uncompressed tokens; `tokens` are the numbers of the lane's rows.
   template <class T>
   __device__ __forceinline__ void take_tokens(dense_tokens<T> const& at, std::uint32_t const (&words)[strips][2],
-                                              float factor, std::int32_t const (&tokens)[2],
-                                              std::int32_t const (&seen)[2], int lane) {
-    float scores[1][4] = {};
+                                              float factor, std::int32_t const (&tokens)[2], seen_type const& seen,
+                                              int lane) {
+    using few_scores = typename columns_type::template scores_type<16>;
+    cuda_warp const group;
+    typename few_scores::sum_tile scores{};
     columns_type::template add_keys<T>(scores, words, at, lane);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      scores[0][i] = tokens[i / 2] < seen[i % 2] ? scores[0][i] * factor : -__int_as_float(0x7f800000);
-    }
-    float largest[2];
-    columns_type::find_largest(scores, largest);
-    if (any_of_warp(columns.are_beyond(largest))) {
-      raise(largest, 0);
-    }
-    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
+    few_scores::each_with_row(
+        group, scores,
+        [&](int, int token, float& score, std::int32_t of_row) {
+          score = (token < 8 ? tokens[0] : tokens[1]) < of_row ? score * factor : -infinity;
+        },
+        seen);
     float const up = power_of_two(shift);
-    columns.sum[0] = __fmaf_rn(sums.x, up, columns.sum[0]);
-    columns.sum[1] = __fmaf_rn(sums.y, up, columns.sum[1]);
-    std::uint32_t weights[1][2];
-    columns_type::template make_operands<T>(scores, weights);
-    float outputs[strips][4] = {};
+    beside_pages_softmax softmax{{}, up};
+    weigh<few_scores>(softmax, scores);
+    typename columns_type::template operands_type<T, 16> weights;
+    few_scores::template as_operand<typename columns_type::template values_product<T, 16>, 0>(group, scores, weights);
+    typename outputs_type::sum_tile outputs{};
     dense_tokens<T> const values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
-    columns_type::template add_values<T>(outputs, weights, values, lane);
-#pragma unroll
-    for (int strip = 0; strip < strips; ++strip) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        columns.outputs[strip][i] =
-            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : upper_unit<ValueBits>),
-                      columns.outputs[strip][i]);
-      }
-    }
+    columns_type::template add_values<T, 16>(outputs, weights, values, lane);
+    outputs_type::template each_with_both<outputs_type>(
+        group, outputs, columns.outputs, [up](int, int channel, float of_tokens, float& output) {
+          output = __fmaf_rn(of_tokens, up * value_steps * unit_of_channel(channel), output);
+        });
   }
 
   /// Turns sums into their final units.
   __device__ __forceinline__ void finish() {
+    cuda_warp const warp;
     float const down = power_of_two(-shift);
-    columns.sum[0] *= down;
-    columns.sum[1] *= down;
+    outputs_type::each_row(
+        warp, [down](int, decode_softmax::state_type& state) { state.sum *= down; }, columns.softmax);
     float const value = down / value_steps;
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
-      float const constant[2] = {columns_type::sum_of_column(ratios[group][0]),
-                                 columns_type::sum_of_column(ratios[group][1])};
+      outputs_type::merge_lanes(warp, sum_reducer<float>{}, ratios[group]);
 #pragma unroll
       for (int strip = group * group_strips; strip < (group + 1) * group_strips; ++strip) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          columns.outputs[strip][i] =
-              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 1.0F / upper_unit<ValueBits>, constant[i % 2]) *
-              value;
+          float& output = columns.outputs.values[0][strip][i];
+          output =
+              __fmaf_rn(output, i < 2 ? 0x1p24F : 1.0F / upper_unit<ValueBits>, ratios[group].values[0][i % 2]) * value;
         }
       }
     }
@@ -222,6 +261,10 @@ struct page_columns {
  private:
   __device__ __forceinline__ static uint4 load_eight(unsigned char const* from, int which) {
     return reinterpret_cast<uint4 const*>(from)[which];
+  }
+  /// The unit of the output of a channel: codes of 16 channels have two.
+  __device__ __forceinline__ static float unit_of_channel(int channel) {
+    return channel % 16 < 8 ? 0x1p-24F : upper_unit<ValueBits>;
   }
   __device__ __forceinline__ static float power_of_two(int exponent) {
     return __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
@@ -301,29 +344,27 @@ struct page_columns {
                                               float (&scores)[tiles][4], int lane) const {
     uint4 const eight = load_eight(norms, lane / 4);
     std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
-    float const shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
+    float const(&unit)[2] = power.values[0];
+    float const shifted[2] = {bias[0] * (unit[0] * 0x1p-24F), bias[1] * (unit[1] * 0x1p-24F)};
     constexpr float lower = 0x1p-24F / upper_unit<KeyBits>;
-    float const upper[2] = {power[0] * lower, power[1] * lower};
+    float const upper[2] = {unit[0] * lower, unit[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
       float2 const norm = unpack_pair<float16>(words[tile]);
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
-        scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], power[column], shifted[column]);
+        scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], unit[column], shifted[column]);
         scores[tile][2 + column] = norm.y * __fmaf_rn(scores[tile][2 + column], upper[column], shifted[column]);
       }
     }
   }
-  __device__ __forceinline__ static void apply(page_mask const& mask, float (&scores)[tiles][4], int lane) {
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        int const token = 16 * tile + lane / 4 + i / 2 * 8;
-        bool const counts = (mask.retained >> token & 1U) == 0 && token < mask.seen[i % 2];
-        scores[tile][i] = counts ? scores[tile][i] : -__int_as_float(0x7f800000);
-      }
-    }
+  __device__ __forceinline__ static void apply(page_mask const& mask, score_tile& scores) {
+    scores_type::each_with_row(
+        cuda_warp{}, scores,
+        [&](int, int token, float& score, std::int32_t seen) {
+          score = (mask.retained >> token & 1U) == 0 && token < seen ? score : -infinity;
+        },
+        mask.seen);
   }
 
   /// The largest magnitudes of even and of odd elements.
@@ -332,49 +373,45 @@ struct page_columns {
     return larger_magnitudes_f16x2(larger_magnitudes_f16x2(eight.x & magnitude, eight.y & magnitude),
                                    larger_magnitudes_f16x2(eight.z & magnitude, eight.w & magnitude));
   }
-  /// Adapts references or the shift, where scores or scales are too large for them.
-  __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {
+  /// The exponent of the larger of two magnitudes.
+  __device__ __forceinline__ static int exponent_of(std::uint32_t widest) {
     constexpr int bias_of_exponents = 15;
-    constexpr int highest = 6;  // weights of 2^8 times scales below 2^(highest + 1) / 2^shift
-    constexpr int wanted = 3;
-    float largest[2];
-    columns_type::find_largest(scores, largest);
-    int exponent = static_cast<int>(max(widest >> 16, widest & 0xffffU) >> 10) - bias_of_exponents;
-    if (any_of_warp(columns.are_beyond(largest) || exponent + shift > highest)) {
-      exponent = largest_of_warp(exponent);
-      raise(largest, exponent + shift > highest ? wanted - exponent - shift : 0);
-    }
+    return static_cast<int>(max(widest >> 16, widest & 0xffffU) >> 10) - bias_of_exponents;
   }
-  __device__ __forceinline__ void raise(float const (&largest)[2], int more) {
-    float factor[2];
-    columns.raise(largest, static_cast<float>(more), factor);
-    shift += more;
+  /// Turns scores into weights, and adds these to the sums of rows.
+  template <class Scores, class Softmax>
+  __device__ __forceinline__ void weigh(Softmax& softmax, typename Scores::sum_tile& scores) {
+    weigh_rows_with_headroom<Scores>(cuda_warp{}, softmax, scores, columns.softmax, [&](row_values<float>& factors) {
+      columns.rescale(factors);
 #pragma unroll
-    for (auto& group : ratios) {
-      group[0] *= factor[0];
-      group[1] *= factor[1];
-    }
+      for (auto& group : ratios) {
+        outputs_type::each_row(
+            cuda_warp{}, [](int, float& ratio, float factor) { ratio *= factor; }, group, factors);
+      }
+    });
   }
 
   __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
-                                                       float (&sums)[2], std::uint32_t (&operands)[tiles][2]) {
+                                                       row_values<float>& sums, operands_type& operands) {
     std::uint32_t const scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
     std::uint32_t const ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
-    float scaled[tiles][4];
+    score_tile scaled;
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
       float2 const scale = unpack_pair<float16>(scale_words[tile]);
       float2 const by = unpack_pair<float16>(ratio_words[tile]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        scaled[tile][i] = weights[tile][i] * (i < 2 ? scale.x : scale.y);
-        sums[i % 2] = __fmaf_rn(scaled[tile][i], i < 2 ? by.x : by.y, sums[i % 2]);
+        float& one = scaled.values[0][tile][i];
+        float& sum = sums.values[0][i % 2];
+        one = weights[tile][i] * (i < 2 ? scale.x : scale.y);
+        sum = __fmaf_rn(one, i < 2 ? by.x : by.y, sum);
       }
     }
-    columns_type::template make_operands<float16>(scaled, operands);
+    scores_type::template as_operand<values_product, 0>({}, scaled, operands);
   }
-  __device__ __forceinline__ void multiply_values(unsigned char const* codes, std::uint32_t const (&weights)[tiles][2],
-                                                  int group, int lane) {
+  __device__ __forceinline__ void multiply_values(unsigned char const* codes, operands_type const& weights, int group,
+                                                  int lane) {
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
       int const strip = group * group_strips + i;
@@ -384,7 +421,7 @@ struct page_columns {
       for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t pairs[4];
         find_pairs(pairs, words, tile);
-        codes_mma::multiply(columns.outputs[strip], pairs, weights[tile]);
+        codes_mma::multiply(columns.outputs.values[0][strip], pairs, weights.words[tile][0]);
       }
     }
   }

@@ -133,9 +133,9 @@ struct page_work {
 
   /// What a warp knows of the work item that it adds to its columns.
   struct item_state {
-    std::int32_t length;   ///< tokens of the sequence, or no_length
-    std::int32_t seen[2];  ///< tokens that each of the lane's columns sees
-    std::int32_t listed;   ///< retained tokens in the list
+    std::int32_t length;               ///< tokens of the sequence, or no_length
+    typename Columns::seen_type seen;  ///< tokens that each row sees
+    std::int32_t listed;               ///< retained tokens in the list
   };
 
   /// The batches of the tail before the warp's first one: after the pages, batches go round among warps.
@@ -145,7 +145,7 @@ struct page_work {
   /// Begins a work item of a sequence of `state.length` tokens.
   __device__ __forceinline__ void begin_item(item_state& state, Columns& columns, decode_work_item const& work,
                                              std::uint32_t const (&words)[schedule_type::strips][2], int lane) const {
-    schedule.find_seen(work, lane, state.length, state.seen);
+    schedule.find_seen(work, state.length, state.seen);
     state.listed = 0;
     columns.template begin<T>(words, factor, lane);
     if (state.length == no_length) {
@@ -154,8 +154,9 @@ struct page_work {
   }
   /// Makes results of the columns NaN.
   __device__ __forceinline__ static void spoil(Columns& columns) {
-    columns.columns.sum[0] = __int_as_float(0x7fffffff);
-    columns.columns.sum[1] = __int_as_float(0x7fffffff);
+    schedule_type::outputs_type::each_row(
+        cuda_warp{}, [](int, decode_softmax::state_type& state) { state.sum = __int_as_float(0x7fffffff); },
+        columns.columns.softmax);
   }
 
   /// Adds page `number` of the sequence, and lists its retained tokens.
@@ -173,7 +174,10 @@ struct page_work {
       }
     }
     bool const is_masked = retained != 0 || first + page_tokens > schedule.seen_by_all(state.length);
-    columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, lane);
+    typename Columns::page_mask mask{retained, state.seen, is_masked};
+    schedule_type::outputs_type::each_row(
+        cuda_warp{}, [first](int, std::int32_t& seen) { seen -= first; }, mask.seen);
+    columns.take(page, parts, mask, lane);
   }
   /// Lists the retained tokens of a page, as the bits of `retained` say.
   __device__ __forceinline__ static void list_retained(token_list& list, item_state& state, std::uint64_t retained,

@@ -19,12 +19,12 @@ struct values_of_rows {
   Value values[Tiles][Parts];
 };
 
-/// Merges the states of `Lanes` neighbouring lanes. All of them end with the same bits, because the lower lane's state
-/// is always the first where that makes a difference.
-template <int Lanes, class R>
+/// Merges the states of `Lanes` lanes, each `Apart` from the next. All of them end with the same bits, because the
+/// lower lane's state is always the first where that makes a difference.
+template <int Lanes, int Apart, class R>
 __device__ __forceinline__ void merge_neighbours(R const& reducer, int lane, typename R::state_type& state) {
 #pragma unroll
-  for (int distance = 1; distance < Lanes; distance *= 2) {
+  for (int distance = Apart; distance < Lanes * Apart; distance *= 2) {
     typename R::state_type other = move_words(state, across{distance});
     if (!takes_any_order<R> && (lane & distance) != 0) {
       reducer.merge(other, state);
@@ -40,6 +40,7 @@ __device__ __forceinline__ void merge_neighbours(R const& reducer, int lane, typ
 /// sixteen columns.
 struct fragment_lanes {
   static constexpr int holders = 4;        ///< lanes that hold a row
+  static constexpr int holders_apart = 1;  ///< lanes from one of them to the next
   static constexpr int parts = 2;          ///< rows that a lane holds of a tile
   static constexpr bool has_pairs = true;  ///< whether sums 2 i and 2 i + 1 of a row are neighbours
 
@@ -51,10 +52,10 @@ struct fragment_lanes {
   __device__ __forceinline__ static constexpr int further(int i) { return i / 2 * 8 + i % 2; }
 };
 
-/// Lanes: where sums lie. It has holders, parts, has_pairs, first_column() and further() as fragment_lanes has them;
-/// group_type, sum_tile, and the extents rows and columns; how many `tiles` of rows a lane has, and in `held` how many
-/// sums of each row; first_row(group), how many rows further others are in rows_to(tile, part), and
-/// sum(sums, tile, part, i).
+/// Lanes: where sums lie. It has holders, holders_apart, parts, has_pairs, first_column() and further() as
+/// fragment_lanes has them; group_type, sum_tile, and the extents rows and columns; how many `tiles` of rows a lane
+/// has, and in `held` how many sums of each row; first_row(group), how many rows further others are in rows_to(tile,
+/// part), and sum(sums, tile, part, i).
 template <class Lanes>
 struct row_words {
   using sums_of_rows = typename Lanes::sum_tile;  ///< the sums
@@ -79,7 +80,7 @@ struct row_words {
   template <class Visit, class... Values>
   __device__ __forceinline__ static void each_row_once(group_of_rows const& group, Visit const& visit,
                                                        Values&... values) {
-    if (group.lane % holders == 0) {
+    if (group.lane / Lanes::holders_apart % holders == 0) {
       each_row(group, visit, values...);
     }
   }
@@ -156,7 +157,7 @@ struct row_words {
     for (int tile = 0; tile < Lanes::tiles; ++tile) {
 #pragma unroll
       for (int part = 0; part < Lanes::parts; ++part) {
-        merge_neighbours<holders>(reducer, group.lane, states.values[tile][part]);
+        merge_neighbours<holders, Lanes::holders_apart>(reducer, group.lane, states.values[tile][part]);
       }
     }
   }
@@ -170,7 +171,7 @@ struct row_words {
 #pragma unroll
       for (int part = 0; part < Lanes::parts; ++part) {
         typename R::state_type found = fold_row(reducer, sums, tile, part);
-        merge_neighbours<holders>(reducer, group.lane, found);
+        merge_neighbours<holders, Lanes::holders_apart>(reducer, group.lane, found);
         reducer.merge(states.values[tile][part], found);
       }
     }
@@ -204,7 +205,7 @@ struct row_words {
   template <class R>
   __device__ __forceinline__ static typename R::state_type fold_row(R const& reducer, sums_of_rows const& sums,
                                                                     int tile, int part) {
-    if constexpr (PairReducer<R> && Lanes::has_pairs) {
+    if constexpr (PairReducer<R> && (Lanes::has_pairs || (takes_any_order<R> && Lanes::held % 2 == 0))) {
       return fold_pairs(reducer, sums, tile, part);
     } else {
       typename R::state_type found = reducer.identity();
@@ -215,8 +216,8 @@ struct row_words {
       return found;
     }
   }
-  /// The same by pairs of neighbours. Where the order makes no difference, there are two chains of pushes, which do not
-  /// wait for each other.
+  /// The same by pairs: of neighbours, or of any sums where the order makes no difference. Then there are two chains of
+  /// pushes, which do not wait for each other.
   template <PairReducer R>
   __device__ __forceinline__ static typename R::state_type fold_pairs(R const& reducer, sums_of_rows const& sums,
                                                                       int tile, int part) {

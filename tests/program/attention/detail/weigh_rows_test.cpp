@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/core/math.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/reduce/sum.hpp>
+#include <tessera/testing/generators.hpp>
+#include <tessera/tile/row_tile.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+/// A softmax with headroom, which counts how often lanes agree on other references.
+struct referred_softmax {
+  using sum_type = sum_reducer<float>;
+  struct state_type {
+    float reference;
+    float sum;
+  };
+  float headroom;
+  int agreements = 0;
+
+  [[nodiscard]] bool is_beyond(state_type const& state, float largest) const {
+    return largest > state.reference + headroom;
+  }
+  void agree() { ++agreements; }
+  static float raise(state_type& state, float largest) {
+    float const raised = std::fmax(state.reference, largest);
+    float const factor = std::exp2(state.reference - raised);
+    state.reference = raised;
+    state.sum *= factor;
+    return factor;
+  }
+  static float weight(state_type const& state, float score) { return std::exp2(score - state.reference); }
+  static void add(state_type& state, float sum) { state.sum += sum; }
+};
+
+using scores_tile = row_tile<float, shape<8, 16, 4>>;
+using states_type = scores_tile::row_values<referred_softmax::state_type>;
+constexpr int weighed_tiles = 20;
+
+/// Scores that grow by a 16th for each token.
+float score_of(int row, int token) {
+  auto const random = testing::hash(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(token)) % 64;
+  return static_cast<float>(random) / 16.0F + static_cast<float>(token) / 16.0F + static_cast<float>(row);
+}
+
+/// The states after all tiles, and a sum of weights that is rescaled as outputs are.
+void weigh_all(referred_softmax& softmax, states_type& states, scores_tile::row_values<float>& rescaled) {
+  serial_group<1> const group;
+  scores_tile::each_row(
+      group,
+      [](int, referred_softmax::state_type& state, float& total) {
+        state = {-3.0e38F, 0.0F};
+        total = 0.0F;
+      },
+      states, rescaled);
+  for (int tile = 0; tile < weighed_tiles; ++tile) {
+    scores_tile::sum_tile scores;
+    scores_tile::each_with_row(group, scores,
+                               [&](int row, int column, float& score) { score = score_of(row, 16 * tile + column); });
+    weigh_rows_with_headroom<scores_tile>(group, softmax, scores, states, [&](scores_tile::row_values<float>& factors) {
+      scores_tile::each_row(
+          group, [](int, float& total, float factor) { total *= factor; }, rescaled, factors);
+    });
+    scores_tile::reduce_rows(group, sum_reducer<float>{}, scores, rescaled);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows with headroom have the sums of a softmax, and are rescaled as seldom as their scores allow", "[host]") {
+  for (float const headroom : {0.0F, 8.0F, 1000.0F}) {
+    CAPTURE(headroom);
+    referred_softmax softmax{headroom};
+    states_type states;
+    scores_tile::row_values<float> rescaled;
+    weigh_all(softmax, states, rescaled);
+    scores_tile::each_row(
+        serial_group<1>{},
+        [&](int row, referred_softmax::state_type const& state, float total) {
+          double sum = 0;
+          for (int token = 0; token < 16 * weighed_tiles; ++token) {
+            sum += std::exp2(static_cast<double>(score_of(row, token)) - static_cast<double>(state.reference));
+          }
+          CHECK(static_cast<double>(state.sum) == Approx(sum).epsilon(1e-5));
+          CHECK(static_cast<double>(total) == Approx(sum).epsilon(1e-5));
+        },
+        states, rescaled);
+    CHECK(softmax.agreements == (headroom == 0.0F ? weighed_tiles : headroom == 8.0F ? 3 : 1));
+  }
+}
+
+TEST_CASE("a row that sees nothing keeps its reference, and a NaN does not raise it", "[host]") {
+  serial_group<1> const group;
+  referred_softmax softmax{8.0F};
+  states_type states;
+  scores_tile::each_row(
+      group,
+      [](int, referred_softmax::state_type& state) {
+        state = {-3.0e38F, 0.0F};
+      },
+      states);
+  scores_tile::sum_tile scores;
+  scores_tile::each_with_row(group, scores, [](int row, int column, float& score) {
+    score = row == 0 ? -infinity : row == 1 && column == 3 ? std::nanf("") : 0.0F;
+  });
+  weigh_rows_with_headroom<scores_tile>(group, softmax, scores, states, [](auto&) {});
+  CHECK(states.values[0].reference == -3.0e38F);
+  CHECK(states.values[0].sum == 0.0F);
+  CHECK(states.values[1].reference == 0.0F);
+  CHECK(std::isnan(states.values[1].sum));
+  CHECK(states.values[2].sum == 16.0F);
+}
