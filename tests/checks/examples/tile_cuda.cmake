@@ -20,6 +20,7 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/cuda_warpgroup.cuh "tessera::dense<tessera::bfloat16> const& source, \
     tessera::staged_tile<tessera::bfloat16, 64, 64>& tile, std::int64_t first_row, std::int64_t first_column"
   tile/cuda/sm_90/head_boxes.cuh:2 "${given_copy}, tessera::tensor_map const& map"
+  tile/cuda/sm_90/message_ring.cuh "tessera::pipeline_state<2>& state, std::int32_t next"
   tile/cuda/sm_90/pipeline_state.cuh "tessera::shared_barrier (&full)[4]"
   tile/cuda/sm_90/pipelined_ring.cuh "ring_scratch& scratch, tessera::tensor_map const& map, int steps, int bytes, \
     tessera::box_coordinate (*place_of)(int), void (*multiply)(unsigned char const*)"

@@ -147,7 +147,7 @@ struct warpgroup_attention {
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
     pipeline_state<shape::query_stages> query;
     while (true) {
-      std::int32_t const index = pipeline_type::next_work(scratch, query);
+      std::int32_t const index = scratch.work.receive_for_warp(query);
       if (index < 0) {
         return;
       }
@@ -268,7 +268,7 @@ struct warpgroup_attention {
     list_step step;
     while (!step.is_last()) {
       scratch.key_ring.await_full(state.tile);
-      step.word = uniform(*const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[state.tile.stage]));
+      step.word = uniform(scratch.steps.of_stage[state.tile.stage].read().word);
       if (!step.is_taken_by(warpgroup)) {
         skip(scratch, state, 1);
       } else if ((step.word & plain[0]) != 0) {

@@ -167,7 +167,7 @@ struct dense_warpgroup_attention {
       arrive_named(first_turn_barrier, 2 * shape::warpgroup);
     }
     for (std::int32_t done = 0;; ++done) {
-      std::int32_t const index = pipeline_type::next_work(scratch, pipeline_type::work_state::after(done));
+      std::int32_t const index = scratch.work.receive_for_warp(pipeline_type::work_state::after(done));
       if (index < 0) {
         break;
       }

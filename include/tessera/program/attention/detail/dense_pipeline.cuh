@@ -17,6 +17,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
@@ -78,8 +79,7 @@ struct dense_pipeline {
     stage_ring<Policy.query_stages> query_ring;                                  ///< of blocks of queries
     stage_ring<Policy.stages> key_ring;                                          ///< of tiles of keys
     stage_ring<Policy.stages> value_ring;                                        ///< of tiles of values
-    stage_ring<shape::work_stages> work_ring;  ///< `full` when a number is there, `empty` when all have read it
-    std::int32_t work[shape::work_stages];     ///< numbers of work items (ids of `splits`); negative: no more
+    message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
   };
 
   token_map query_map;          ///< queries, in boxes of a block's rows x 64 channels
@@ -161,7 +161,7 @@ struct dense_pipeline {
     tile_count tiles;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
     while (true) {
-      send_work(scratch, work_state::after(done), index);
+      scratch.work.send(work_state::after(done), index);
       if (index < 0) {
         return;
       }
@@ -177,26 +177,13 @@ struct dense_pipeline {
     work_state number;
     tile_count tiles;
     while (true) {
-      scratch.work_ring.await_full(number);
-      std::int32_t const index = *const_cast<std::int32_t volatile*>(&scratch.work[number.stage]);
-      scratch.work_ring.empty[number.stage].arrive();
+      std::int32_t const index = scratch.work.receive(number);
       number.advance();
       if (index < 0) {
         return;
       }
       load_values(scratch, split_of(index), tiles);
     }
-  }
-
-  /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
-  __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch, work_state state) {
-    scratch.work_ring.await_full(state);
-    std::int32_t index = 0;
-    if (thread_index() % 32 == 0) {
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]);
-      scratch.work_ring.empty[state.stage].arrive();
-    }
-    return uniform(index);
   }
 
  private:
@@ -236,14 +223,8 @@ struct dense_pipeline {
       scratch.key_ring.empty[stage].init(warps);
       scratch.value_ring.empty[stage].init(warps);
     }
-    scratch.work_ring.init(1, warps + 1);
+    scratch.work.init(warps + 1);
     fence_barrier_init();
-  }
-
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, work_state state, std::int32_t index) {
-    scratch.work_ring.await_empty(state);
-    *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]) = index;
-    scratch.work_ring.full[state.stage].arrive();
   }
 
   /// The tokens of a sequence that exist in memory.

@@ -20,6 +20,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
@@ -121,12 +122,11 @@ struct attention_pipeline {
     alignas(16) float key_scales[Policy.stages][lane_scales];
     /// What is added to scores, of each tile of keys.
     staged_terms<Terms, Policy.consumers> terms[term_loader<Terms>::is_none ? 1 : Policy.stages];
-    stage_ring<shape::query_stages> query_ring;      ///< of blocks of queries
-    stage_ring<Policy.stages> key_ring;              ///< of tiles of keys
-    stage_ring<Policy.stages> value_ring;            ///< of tiles of values
-    stage_ring<shape::work_stages> work_ring;        ///< `full` when a number is there, `empty` when all have read it
-    std::int32_t work[shape::work_stages];           ///< numbers of work items (ids of `splits`); negative: no more
-    warp_work_item looked_up[4 * Policy.consumers];  ///< what each consumer warp has looked up
+    stage_ring<shape::query_stages> query_ring;           ///< of blocks of queries
+    stage_ring<Policy.stages> key_ring;                   ///< of tiles of keys
+    stage_ring<Policy.stages> value_ring;                 ///< of tiles of values
+    message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
+    warp_work_item looked_up[4 * Policy.consumers];       ///< what each consumer warp has looked up
     std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
   };
 
@@ -202,11 +202,9 @@ struct attention_pipeline {
     pipeline_type pipeline;
     step_state step;
     std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    send_work(scratch, work_pipeline, index);
+    scratch.work.send(work_pipeline, index);
     while (true) {
-      scratch.work_ring.await_full(work_pipeline);
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_pipeline.stage]);
-      scratch.work_ring.empty[work_pipeline.stage].arrive();
+      index = scratch.work.receive(work_pipeline);
       work_pipeline.advance();
       if (index < 0) {
         return;
@@ -217,12 +215,12 @@ struct attention_pipeline {
       }
       bool const sends_early = IsListed || query_coders > 0;  // so that others can make codes or merge lists meanwhile
       if (sends_early) {
-        send_work(scratch, work_pipeline, next);
+        scratch.work.send(work_pipeline, next);
       }
       load_work_item(scratch, index, query, pipeline, step);
       query.advance();
       if (!sends_early) {
-        send_work(scratch, work_pipeline, next);
+        scratch.work.send(work_pipeline, next);
       }
     }
   }
@@ -232,14 +230,14 @@ struct attention_pipeline {
     pipeline_state<shape::work_stages> work_pipeline;
     step_state step;
     while (true) {
-      std::int32_t const index = next_work(scratch, work_pipeline);
+      std::int32_t const index = scratch.work.receive_for_warp(work_pipeline);
       if (index < 0) {
         return;
       }
       tile_range seen{};
       list_cursor own = cursor_of(index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
       own.start();
-      merge_lists(scratch.steps, step, own,
+      merge_lists(scratch.steps.merged, step, own,
                   [&](std::int32_t tile) { return tile >= seen.full_begin && tile < seen.full_end; });
       work_pipeline.advance();
     }
@@ -260,18 +258,6 @@ struct attention_pipeline {
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
     attention_split const split = splits.at(index);
     return {work, extents, split.of(tiles), split.slot};
-  }
-
-  /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
-  __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
-                                                           pipeline_state<shape::work_stages> pipeline) {
-    scratch.work_ring.await_full(pipeline);
-    std::int32_t index = 0;
-    if (thread_index() % 32 == 0) {
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]);
-      scratch.work_ring.empty[pipeline.stage].arrive();
-    }
-    return uniform(index);
   }
 
   /// Makes all tiles take the way of tiles that are cut on both sides, where a scale of the warpgroup's queries times
@@ -370,18 +356,11 @@ struct attention_pipeline {
       scratch.key_ring.empty[stage].init(32 * warps);
       scratch.value_ring.empty[stage].init(warps);
     }
-    scratch.work_ring.init(1, warps + 1 + query_coders + (IsListed ? 1 : 0));
+    scratch.work.init(warps + 1 + query_coders + (IsListed ? 1 : 0));
     if constexpr (IsListed) {
-      scratch.steps.init();
+      scratch.steps.merged.init(1);
     }
     fence_barrier_init();
-  }
-
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> pipeline,
-                                                   std::int32_t index) {
-    scratch.work_ring.await_empty(pipeline);
-    *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]) = index;
-    scratch.work_ring.full[pipeline.stage].arrive();
   }
 
   __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
@@ -411,10 +390,10 @@ struct attention_pipeline {
                                               term_rows const& rows, step_state& step) const {
     list_step next;
     while (!next.is_last()) {
-      next = scratch.steps.receive(step);
+      next = scratch.steps.merged.receive(step);
       step.advance();
       scratch.key_ring.await_empty(pipeline);
-      *const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[pipeline.stage]) = next.word;
+      scratch.steps.of_stage[pipeline.stage].write(next);
       if (next.takers() > 0) {
         load_keys(scratch, pipeline, key_head, next.tile(), rows, next);
         load_values(scratch, pipeline, key_head, next.tile());

@@ -91,7 +91,7 @@ struct uncoded_queries {
                                                      int coder) const {
     pipeline_state<Pipeline::shape::query_stages> query;
     for (bool is_first = true;; is_first = false) {
-      std::int32_t const index = Pipeline::next_work(scratch, query);
+      std::int32_t const index = scratch.work.receive_for_warp(query);
       if (index < 0) {
         return;
       }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `message_ring<T, Stages>`: a stage_ring of messages, small values that one thread sends to others of its thread
+/// block: numbers of work items, or steps. Both sides have a pipeline_state and count in the same way. It may count
+/// stages of another ring as well.
+///
+///     message_ring<std::int32_t, 2> work;           // in scratch; one thread calls work.init(receivers), then fences
+///     // who sends, one thread:
+///     work.send(state, next);
+///     state.advance();
+///     // who receives: a warp, which counts as one receiver, or one thread by receive()
+///     std::int32_t const item = work.receive_for_warp(state);
+///     state.advance();
+///
+/// `shared_message<T>`: a value that lies beside the data of a stage of any ring: it is written before `full` is
+/// arrived at, and read behind await_full().
+///
+/// Laws: each receiver gets all messages, in the order in which they were sent; a message is overwritten only when all
+/// whom init() counts have received it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A value in shared memory. Reads and writes are volatile: the compiler keeps none of them for later.
+template <class T>
+struct shared_message {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint32_t) == 0,
+                "tessera: a message is copied in words of 4 bytes");
+
+  /// The words of a message.
+  struct words_type {
+    std::uint32_t of[sizeof(T) / sizeof(std::uint32_t)];  ///< all of it
+  };
+  words_type words;  ///< the message
+
+  /// Writes it. One thread.
+  __device__ __forceinline__ void write(T const& value) {
+    auto const from = bit_cast<words_type>(value);
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof(T) / sizeof(std::uint32_t); ++i) {
+      *const_cast<std::uint32_t volatile*>(&words.of[i]) = from.of[i];
+    }
+  }
+  /// Reads it.
+  [[nodiscard]] __device__ __forceinline__ T read() const {
+    words_type to;
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof(T) / sizeof(std::uint32_t); ++i) {
+      to.of[i] = *const_cast<std::uint32_t const volatile*>(&words.of[i]);
+    }
+    return bit_cast<T>(to);
+  }
+};
+
+/// A ring of messages. T: trivially copyable, of a multiple of 4 bytes.
+template <class T, int Stages>
+struct message_ring {
+  static constexpr int stages = Stages;  ///< how many messages may be on their way
+  /// Where a side is.
+  using state_type = pipeline_state<Stages>;
+
+  stage_ring<Stages> ring;             ///< of messages
+  shared_message<T> messages[Stages];  ///< one in each stage
+
+  /// Says how many threads and warps receive each message. One thread, before fence_barrier_init().
+  __device__ __forceinline__ void init(int receivers) { ring.init(1, receivers); }
+  /// Sends a message, once there is a stage for it. One thread.
+  __device__ __forceinline__ void send(state_type const& at, T const& message) {
+    shared_barrier& full = ring.await_empty(at);
+    messages[at.stage].write(message);
+    full.arrive();
+  }
+  /// Waits for a message. One thread.
+  [[nodiscard]] __device__ __forceinline__ T receive(state_type const& at) {
+    ring.await_full(at);
+    T const message = messages[at.stage].read();
+    ring.empty[at.stage].arrive();
+    return message;
+  }
+  /// Waits for a message, which all lanes of a warp get. They call this together.
+  [[nodiscard]] __device__ __forceinline__ T receive_for_warp(state_type const& at) {
+    using words_type = typename shared_message<T>::words_type;
+    ring.await_full(at);
+    words_type words{};
+    if (thread_index() % 32 == 0) {
+      words = bit_cast<words_type>(messages[at.stage].read());
+      ring.empty[at.stage].arrive();
+    }
+#pragma unroll
+    for (std::uint32_t& word : words.of) {
+      word = uniform(word);
+    }
+    return bit_cast<T>(words);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
