@@ -67,10 +67,9 @@ struct dense_attention_shape {
 template <int Channels, dense_attention_policy Policy>
 struct dense_pipeline {
   using shape = dense_attention_shape<Channels, Policy>;
-  using tile_state = pipeline_state<Policy.stages>;         ///< where a warp is among stages of keys and values
-  using tile_count = pipeline_count<Policy.stages>;         ///< where a producer is among them
-  using query_state = pipeline_state<Policy.query_stages>;  ///< where a warp is among stages of queries
-  using work_state = pipeline_state<shape::work_stages>;    ///< where a warp is among stages of work items
+  using tile_count = pipeline_count<Policy.stages>;         ///< where a producer is among stages of keys and values
+  using query_count = pipeline_count<Policy.query_stages>;  ///< where a warp is among stages of queries
+  using work_count = pipeline_count<shape::work_stages>;    ///< where a warp is among work items
 
   struct scratch_type {
     alignas(1024) unsigned char query[Policy.query_stages][shape::query_bytes];  ///< blocks of queries
@@ -157,31 +156,24 @@ struct dense_pipeline {
 
   /// The producer of keys, one thread: hands out work items and loads their queries and keys.
   __device__ __forceinline__ void produce_keys(scratch_type& scratch) const {
-    std::int32_t done = 0;  // work items: a number takes one register in place of the two of a state
+    auto const next = [this](std::int32_t index) {
+      std::int32_t const other = splits.next(index);
+      return other >= 0 ? other : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
+    };
+    work_count sent;
+    query_count queries;
     tile_count tiles;
-    std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    while (true) {
-      scratch.work.send(work_state::after(done), index);
-      if (index < 0) {
-        return;
-      }
-      load_keys(scratch, split_of(index), query_state::after(done), tiles);
-      ++done;
-      std::int32_t const next = splits.next(index);
-      index = next >= 0 ? next : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
+    std::int32_t const first = splits.first(static_cast<std::int32_t>(block_index()));
+    for (auto const at : pipelined(ring_filler(queries), sent_steps(scratch.work, sent, first, next))) {
+      load_keys(scratch, split_of(at.index), at, tiles);
     }
   }
 
   /// The producer of values, one thread.
   __device__ __forceinline__ void produce_values(scratch_type& scratch) const {
-    work_state number;
+    work_count received;
     tile_count tiles;
-    while (true) {
-      std::int32_t const index = scratch.work.receive(number);
-      number.advance();
-      if (index < 0) {
-        return;
-      }
+    for (std::int32_t const index : pipelined(no_stages{}, received_by_thread(scratch.work, received))) {
       load_values(scratch, split_of(index), tiles);
     }
   }
@@ -246,8 +238,8 @@ struct dense_pipeline {
                         tokens_of(key_starts, split.sequence, split.extents.keys));
   }
   /// Loads queries and keys of a split. `tiles`: how many tiles were loaded before.
-  __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split, query_state query,
-                                            tile_count& tiles) const {
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split,
+                                            fill_step<Policy.query_stages> const& query, tile_count& tiles) const {
     load_queries(scratch, split, query);
     token_place const from = keys_of(key_map, split);
     for (auto const at : pipelined(ring_filler(tiles), steps_from_last{split.tiles.begin, split.tiles.end})) {
@@ -263,8 +255,8 @@ struct dense_pipeline {
   }
 
   __device__ __forceinline__ void load_queries(scratch_type& scratch, work_split const& split,
-                                               query_state query) const {
-    shared_barrier& full = scratch.query_ring.await_empty(query);
+                                               fill_step<Policy.query_stages> const& query) const {
+    shared_barrier& full = query.when_empty(scratch.query_ring);
     if (split.tiles.count() <= 0) {
       full.arrive();
       return;

@@ -25,6 +25,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
@@ -104,6 +105,81 @@ struct message_ring {
     return bit_cast<T>(words);
   }
 };
+
+/// Steps of a pipelined loop (pipelined_ring.cuh) that come as messages, until there comes a negative number. ByWarp:
+/// whether all lanes of a warp receive them together; else one thread does.
+template <int Stages, bool ByWarp>
+class received_steps {
+ public:
+  static constexpr int by = 1;  ///< stages from a step to the next
+
+  /// Receives from a state on, which it changes.
+  __device__ __forceinline__ received_steps(message_ring<std::int32_t, Stages>& ring, pipeline_count<Stages>& state)
+      : ring_(ring), state_(state) {}
+
+  /// The first step.
+  __device__ __forceinline__ int start() const {
+    std::int32_t const message = ByWarp ? ring_.receive_for_warp(state_) : ring_.receive(state_);
+    state_.go_on(1);
+    return message;
+  }
+  /// What is_before() compares with.
+  __device__ __forceinline__ int stop() const { return 0; }
+  /// Whether a step is not the end.
+  __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
+  /// The step after another one.
+  __device__ __forceinline__ int after(int) const { return start(); }
+
+ private:
+  message_ring<std::int32_t, Stages>& ring_;
+  pipeline_count<Stages>& state_;
+};
+/// Steps of a pipelined loop that one thread makes, and sends before each begins: `first`, and next(step) after a step,
+/// until a negative number, which is sent, too.
+template <int Stages, class Next>
+class sent_steps {
+ public:
+  static constexpr int by = 1;  ///< stages from a step to the next
+
+  /// Sends from a state on, which it changes.
+  __device__ __forceinline__ sent_steps(message_ring<std::int32_t, Stages>& ring, pipeline_count<Stages>& state,
+                                        std::int32_t first, Next const& next)
+      : ring_(ring), state_(state), first_(first), next_(next) {}
+
+  /// The first step.
+  __device__ __forceinline__ int start() const { return send(first_); }
+  /// What is_before() compares with.
+  __device__ __forceinline__ int stop() const { return 0; }
+  /// Whether a step is not the end.
+  __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
+  /// The step after another one.
+  __device__ __forceinline__ int after(int index) const { return send(next_(index)); }
+
+ private:
+  __device__ __forceinline__ int send(std::int32_t index) const {
+    ring_.send(state_, index);
+    state_.go_on(1);
+    return index;
+  }
+
+  message_ring<std::int32_t, Stages>& ring_;
+  pipeline_count<Stages>& state_;
+  std::int32_t first_;
+  Next next_;
+};
+
+/// Steps that a warp receives.
+template <int Stages>
+[[nodiscard]] __device__ __forceinline__ received_steps<Stages, true> received_by_warp(
+    message_ring<std::int32_t, Stages>& ring, pipeline_count<Stages>& state) {
+  return {ring, state};
+}
+/// Steps that one thread receives.
+template <int Stages>
+[[nodiscard]] __device__ __forceinline__ received_steps<Stages, false> received_by_thread(
+    message_ring<std::int32_t, Stages>& ring, pipeline_count<Stages>& state) {
+  return {ring, state};
+}
 
 }  // namespace v0
 }  // namespace tessera

@@ -76,6 +76,12 @@ struct steps_from_last {
   __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
   /// The step after another one.
   __device__ __forceinline__ int after(int index) const { return index - 1; }
+  /// Takes the steps from the last down to `cut` away from the others, which are left here for further loops.
+  [[nodiscard]] __device__ __forceinline__ steps_from_last take_from(int cut) {
+    int const last = end;
+    end = max(min(cut, end), begin);
+    return {end, last};
+  }
 };
 
 /// A pipeline_state as the number of steps before it. It takes one register in place of two, and is divided in each
@@ -120,6 +126,45 @@ class ring_filler {
 
  private:
   State& state_;
+};
+
+/// A step that reads a stage some time after it has begun.
+template <int Stages>
+struct read_step : pipeline_step {
+  pipeline_state<Stages> state;  ///< the stage, and the parity of the phase in which it is filled
+
+  /// Waits until the step's stage of a ring is full. Returns the barrier at which it is released.
+  [[nodiscard]] __device__ __forceinline__ shared_barrier& when_full(stage_ring<Stages>& ring) const {
+    ring.await_full(state);
+    return ring.empty[state.stage];
+  }
+};
+
+/// The side that reads stages for which its steps wait themselves, each at one place. State: as for ring_filler.
+template <class State>
+class late_reader {
+ public:
+  /// Goes on from a state, which it changes.
+  __device__ __forceinline__ explicit late_reader(State& state) : state_(state) {}
+
+  /// The step, whose stage has not been waited for.
+  [[nodiscard]] __device__ __forceinline__ read_step<State::stages> begin_step(int index) const {
+    pipeline_state<State::stages> const state = state_;
+    return {{index, state.stage}, state};
+  }
+  /// Goes on behind the step.
+  __device__ __forceinline__ void end_step(int, int by) const { state_.go_on(by); }
+
+ private:
+  State& state_;
+};
+
+/// A side without a ring: a step is its number.
+struct no_stages {
+  /// The number.
+  [[nodiscard]] __device__ __forceinline__ int begin_step(int index) const { return index; }
+  /// Does nothing.
+  __device__ __forceinline__ void end_step(int, int) const {}
 };
 
 /// The step itself releases its stage, when it has read it.
@@ -225,8 +270,78 @@ class product_reader {
   int before_ = 0;  ///< the stage of the step before
 };
 
-/// The range that pipelined() makes of a side, ring_filler, ring_reader, product_reader, or a reference to one, and of
-/// steps.
+/// Where a pair_reader is: in the first ring, and `Lag` steps behind in the second.
+template <int Stages, int Lag>
+struct pair_state {
+  pipeline_state<Stages> first;   ///< in the first ring
+  pipeline_state<Stages> second;  ///< in the second ring
+};
+/// Without a lag both are at the same stage, which takes registers once.
+template <int Stages>
+struct pair_state<Stages, 0> {
+  pipeline_state<Stages> first;  ///< in both rings
+};
+
+/// The side that reads stages of two rings in the same steps, each stage for a part of a step: of the first ring that of
+/// the step, of the second that of `Lag` steps before. Release, ReleaseSecond: as for ring_reader, of the first and of
+/// the second ring, but also called with what release_first() and release_second() are given.
+template <int Stages, int Lag, class Release, class ReleaseSecond = Release>
+class pair_reader {
+ public:
+  static_assert(Lag == 0 || Lag == 1, "tessera: the second ring of a pair_reader is at most one step behind the first");
+
+  /// Goes on from a state, which it changes.
+  __device__ __forceinline__ pair_reader(stage_ring<Stages>& first, stage_ring<Stages>& second,
+                                         pair_state<Stages, Lag>& state)
+      : first_(first), second_(second), state_(state) {}
+
+  /// Waits until the step's stage of the first ring is full.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+    first_.await_full(state_.first);
+    return {index, state_.first.stage};
+  }
+  /// Does nothing: the step has released its stages.
+  __device__ __forceinline__ void end_step(int, int) const {}
+
+  /// Releases the stage of the first ring, once in each step.
+  template <class... Read>
+  __device__ __forceinline__ void release_first(Read const&... read) const {
+    Release{}(first_.empty[state_.first.stage], read...);
+    if constexpr (Lag > 0) {
+      state_.first.advance();
+    }
+  }
+  /// Waits until the second ring's stage is full, and returns its number. In each step, but for the first `Lag`; and as
+  /// often again behind the last step.
+  [[nodiscard]] __device__ __forceinline__ int await_second() const {
+    pipeline_state<Stages>& at = second_state();
+    second_.await_full(at);
+    return at.stage;
+  }
+  /// Releases the stage of the second ring. Without a lag it comes behind release_first(), and ends the step.
+  template <class... Read>
+  __device__ __forceinline__ void release_second(Read const&... read) const {
+    pipeline_state<Stages>& at = second_state();
+    ReleaseSecond{}(second_.empty[at.stage], read...);
+    at.advance();
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ pipeline_state<Stages>& second_state() const {
+    if constexpr (Lag > 0) {
+      return state_.second;
+    } else {
+      return state_.first;
+    }
+  }
+
+  stage_ring<Stages>& first_;
+  stage_ring<Stages>& second_;
+  pair_state<Stages, Lag>& state_;
+};
+
+/// The range that pipelined() makes of a side, ring_filler, ring_reader, product_reader, pair_reader, or a reference to
+/// one, and of steps.
 template <class Side, class Steps>
 class ring_steps {
  public:
