@@ -167,9 +167,8 @@ struct dense_warpgroup_attention {
     if (Policy.alternates && warpgroup == 0) {
       arrive_named(first_turn_barrier, 2 * shape::warpgroup);
     }
-    typename pipeline_type::work_count received;
     typename pipeline_type::query_count queries;
-    for (auto const at : pipelined(late_reader(queries), received_by_warp(scratch.work, received))) {
+    for (auto const at : pipelined(late_reader(queries), received_by_warp(scratch.work, queries))) {
       attend(scratch, state, at);
     }
     if (Policy.alternates && warpgroup == 0) {

@@ -160,11 +160,10 @@ struct dense_pipeline {
       std::int32_t const other = splits.next(index);
       return other >= 0 ? other : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
     };
-    work_count sent;
     query_count queries;
     tile_count tiles;
     std::int32_t const first = splits.first(static_cast<std::int32_t>(block_index()));
-    for (auto const at : pipelined(ring_filler(queries), sent_steps(scratch.work, sent, first, next))) {
+    for (auto const at : pipelined(ring_filler(queries), sent_steps(scratch.work, queries, first, next))) {
       load_keys(scratch, split_of(at.index), at, tiles);
     }
   }
@@ -173,8 +172,8 @@ struct dense_pipeline {
   __device__ __forceinline__ void produce_values(scratch_type& scratch) const {
     work_count received;
     tile_count tiles;
-    for (std::int32_t const index : pipelined(no_stages{}, received_by_thread(scratch.work, received))) {
-      load_values(scratch, split_of(index), tiles);
+    for (auto const at : pipelined(late_reader(received), received_by_thread(scratch.work, received))) {
+      load_values(scratch, split_of(at.index), tiles);
     }
   }
 

@@ -83,6 +83,21 @@ struct steps_from_last {
     return {end, last};
   }
 };
+/// Steps without numbers, one or more, until goes_on() is false at the end of a step.
+template <class GoesOn>
+struct steps_while {
+  static constexpr int by = 1;  ///< stages from a step to the next
+  GoesOn goes_on;               ///< whether there is another step
+
+  /// The first step.
+  __device__ __forceinline__ static int start() { return 0; }
+  /// What is_before() compares with.
+  __device__ __forceinline__ static int stop() { return 0; }
+  /// Whether a step is not the end.
+  __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
+  /// The step after another one.
+  __device__ __forceinline__ int after(int) const { return goes_on() ? 0 : -1; }
+};
 
 /// A pipeline_state as the number of steps before it. It takes one register in place of two, and is divided in each
 /// step.
@@ -159,14 +174,6 @@ class late_reader {
   State& state_;
 };
 
-/// A side without a ring: a step is its number.
-struct no_stages {
-  /// The number.
-  [[nodiscard]] __device__ __forceinline__ int begin_step(int index) const { return index; }
-  /// Does nothing.
-  __device__ __forceinline__ void end_step(int, int) const {}
-};
-
 /// The step itself releases its stage, when it has read it.
 struct release_in_step {
   /// Does nothing.
@@ -176,6 +183,13 @@ struct release_in_step {
 struct release_for_warp {
   /// One lane of the warp arrives.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive_for_warp(); }
+};
+/// Each lane releases a stage that it has read.
+struct release_for_lane {
+  /// Arrives.
+  __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive(); }
+  /// Arrives once `read`, or the value that it was computed from, has been loaded.
+  __device__ __forceinline__ void operator()(shared_barrier& empty, float read) const { empty.arrive_after(read); }
 };
 /// The warp releases a stage to those who fill it in all thread blocks of a cluster.
 template <int Blocks>
@@ -278,9 +292,7 @@ struct pair_state {
 };
 /// Without a lag both are at the same stage, which takes registers once.
 template <int Stages>
-struct pair_state<Stages, 0> {
-  pipeline_state<Stages> first;  ///< in both rings
-};
+struct pair_state<Stages, 0> : pipeline_state<Stages> {};
 
 /// The side that reads stages of two rings in the same steps, each stage for a part of a step: of the first ring that of
 /// the step, of the second that of `Lag` steps before. Release, ReleaseSecond: as for ring_reader, of the first and of
@@ -297,8 +309,9 @@ class pair_reader {
 
   /// Waits until the step's stage of the first ring is full.
   [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
-    first_.await_full(state_.first);
-    return {index, state_.first.stage};
+    pipeline_state<Stages>& at = first_state();
+    first_.await_full(at);
+    return {index, at.stage};
   }
   /// Does nothing: the step has released its stages.
   __device__ __forceinline__ void end_step(int, int) const {}
@@ -306,9 +319,10 @@ class pair_reader {
   /// Releases the stage of the first ring, once in each step.
   template <class... Read>
   __device__ __forceinline__ void release_first(Read const&... read) const {
-    Release{}(first_.empty[state_.first.stage], read...);
+    pipeline_state<Stages>& at = first_state();
+    Release{}(first_.empty[at.stage], read...);
     if constexpr (Lag > 0) {
-      state_.first.advance();
+      at.advance();
     }
   }
   /// Waits until the second ring's stage is full, and returns its number. In each step, but for the first `Lag`; and as
@@ -327,11 +341,18 @@ class pair_reader {
   }
 
  private:
+  [[nodiscard]] __device__ __forceinline__ pipeline_state<Stages>& first_state() const {
+    if constexpr (Lag > 0) {
+      return state_.first;
+    } else {
+      return state_;
+    }
+  }
   [[nodiscard]] __device__ __forceinline__ pipeline_state<Stages>& second_state() const {
     if constexpr (Lag > 0) {
       return state_.second;
     } else {
-      return state_.first;
+      return state_;
     }
   }
 
@@ -362,7 +383,8 @@ class ring_steps {
       index_ = steps_.after(index_);
       return *this;
     }
-    [[nodiscard]] __device__ __forceinline__ bool operator!=(int stop) const { return Steps::is_before(index_, stop); }
+    /// Whether there is a step: it is called once for each.
+    [[nodiscard]] __device__ __forceinline__ bool operator!=(int stop) { return steps_.is_before(index_, stop); }
 
    private:
     Side const& side_;  // where Side is a reference, that reference
