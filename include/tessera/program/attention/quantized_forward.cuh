@@ -148,7 +148,7 @@ struct warpgroup_attention {
     state.warp = uniform(static_cast<int>(thread_index() / 32));
     state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
-    pipeline_state<shape::query_stages> query;
+    typename pipeline_type::query_state query;
     for (query_step const at : pipelined(late_reader(query), received_by_warp(scratch.work, query))) {
       attend(scratch, state, at);
     }
@@ -241,7 +241,8 @@ struct warpgroup_attention {
     static_assert(terms_type::is_none || !Policy.has_first_tile_apart, "tessera: terms need the number of their tile");
     std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
     if constexpr (Policy.has_first_tile_apart) {
-      for (pipeline_step const at : pipelined(reads, left.take_from(max(full_begin, 1)))) {
+      std::int32_t const others = left.take_from(max(full_begin, 1)).count();
+      for (pipeline_step const at : pipelined(reads, steps_from_last{0, others})) {
         static_cast<void>(at);
         do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, 1);  // any tile but the first
       }

@@ -84,6 +84,10 @@ template <int Channels, warpgroup_attention_policy Policy, class Terms, bool IsL
 struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = pipeline_state<Policy.stages>;
+  /// Where a warp is among stages of queries, and among work items.
+  using query_state = pipeline_state<shape::query_stages>;
+  /// A work item, whose queries are loaded.
+  using query_step = fill_step<shape::query_stages>;
   /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
 
@@ -197,49 +201,38 @@ struct attention_pipeline {
 
   /// The producer, one thread: hands out work items and loads their operands.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    pipeline_state<shape::work_stages> work_pipeline;
-    pipeline_state<shape::query_stages> query;
+    query_state query;
     pipeline_type pipeline;
     step_state step;
-    std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    scratch.work.send(work_pipeline, index);
-    while (true) {
-      index = scratch.work.receive(work_pipeline);
-      work_pipeline.advance();
-      if (index < 0) {
-        return;
-      }
-      std::int32_t next = splits.next(index);
+    scratch.work.send(query, splits.first(static_cast<std::int32_t>(block_index())));
+    for (auto const at : pipelined(ring_filler(query), received_by_thread(scratch.work, query))) {
+      std::int32_t next = splits.next(at.index);
       if (next < 0) {
         next = splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
       }
+      query_state behind = query;
+      behind.advance();
       bool const sends_early = IsListed || query_coders > 0;  // so that others can make codes or merge lists meanwhile
       if (sends_early) {
-        scratch.work.send(work_pipeline, next);
+        scratch.work.send(behind, next);
       }
-      load_work_item(scratch, index, query, pipeline, step);
-      query.advance();
+      load_work_item(scratch, at, pipeline, step);
       if (!sends_early) {
-        scratch.work.send(work_pipeline, next);
+        scratch.work.send(behind, next);
       }
     }
   }
 
   /// Merges the lists of the thread block's work items. One warp.
   __device__ __forceinline__ void merge(scratch_type& scratch) const {
-    pipeline_state<shape::work_stages> work_pipeline;
+    pipeline_state<shape::work_stages> received;
     step_state step;
-    while (true) {
-      std::int32_t const index = scratch.work.receive_for_warp(work_pipeline);
-      if (index < 0) {
-        return;
-      }
+    for (auto const at : pipelined(late_reader(received), received_by_warp(scratch.work, received))) {
       tile_range seen{};
-      list_cursor own = cursor_of(index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
+      list_cursor own = cursor_of(at.index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
       own.start();
       merge_lists(scratch.steps.merged, step, own,
                   [&](std::int32_t tile) { return tile >= seen.full_begin && tile < seen.full_end; });
-      work_pipeline.advance();
     }
   }
 
@@ -363,16 +356,15 @@ struct attention_pipeline {
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
-                                                 pipeline_state<shape::query_stages> query, pipeline_type& pipeline,
-                                                 step_state& step) const {
-    auto const [work, extents, tiles, slot] = split_of(index);
+  __device__ __forceinline__ void load_work_item(scratch_type& scratch, query_step const& query,
+                                                 pipeline_type& pipeline, step_state& step) const {
+    auto const [work, extents, tiles, slot] = split_of(query.index);
     std::int32_t const key_head = key_head_of(work.head);
     if (query_coders == 0) {
       if (tiles.count() > 0) {
         load_queries(scratch, work.head, work.block * shape::rows, query);
       } else {
-        load_no_queries(scratch, query);
+        query.when_empty(scratch.query_ring).arrive();
       }
     }
     term_rows const rows = terms_of(work);
@@ -389,36 +381,28 @@ struct attention_pipeline {
   __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
                                               term_rows const& rows, step_state& step) const {
     list_step next;
-    while (!next.is_last()) {
+    for (auto const at : pipelined(ring_filler(pipeline), steps_while{[&next] { return !next.is_last(); }})) {
       next = scratch.steps.merged.receive(step);
       step.advance();
-      scratch.key_ring.await_empty(pipeline);
-      scratch.steps.of_stage[pipeline.stage].write(next);
+      shared_barrier& full = at.when_empty(scratch.key_ring);
+      scratch.steps.of_stage[at.stage].write(next);
       if (next.takers() > 0) {
-        load_keys(scratch, pipeline, key_head, next.tile(), rows, next);
-        load_values(scratch, pipeline, key_head, next.tile());
+        load_keys(scratch, at.state, key_head, next.tile(), rows, next);
+        load_values(scratch, at.state, key_head, next.tile());
       } else {
-        scratch.key_ring.full[pipeline.stage].arrive();
-        scratch.value_ring.await_empty(pipeline);
-        scratch.value_ring.full[pipeline.stage].arrive();
+        full.arrive();
+        at.when_empty(scratch.value_ring).arrive();
       }
-      pipeline.advance();
     }
-  }
-
-  __device__ __forceinline__ static void load_no_queries(scratch_type& scratch,
-                                                         pipeline_state<shape::query_stages> query) {
-    scratch.query_ring.await_empty(query);
-    scratch.query_ring.full[query.stage].arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
   __device__ __forceinline__ void load_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
-                                               pipeline_state<shape::query_stages> query) const {
+                                               query_step const& query) const {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
     int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
-    shared_barrier& full = scratch.query_ring.await_empty(query);
+    shared_barrier& full = query.when_empty(scratch.query_ring);
     full.arrive_and_expect(shape::query_bytes + scale_bytes);
     if (scale_bytes > 0) {
       load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);

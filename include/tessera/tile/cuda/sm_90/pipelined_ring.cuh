@@ -76,6 +76,8 @@ struct steps_from_last {
   __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
   /// The step after another one.
   __device__ __forceinline__ int after(int index) const { return index - 1; }
+  /// How many steps there are.
+  [[nodiscard]] __device__ __forceinline__ int count() const { return end - begin; }
   /// Takes the steps from the last down to `cut` away from the others, which are left here for further loops.
   [[nodiscard]] __device__ __forceinline__ steps_from_last take_from(int cut) {
     int const last = end;
