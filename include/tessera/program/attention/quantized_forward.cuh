@@ -129,12 +129,12 @@ struct warpgroup_attention {
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warp;  ///< number of the warp among the consumers
+    int warp;                           ///< number of the warp among the consumers
     pair_state<Policy.stages, 0> tile;  ///< stage in the pipelines of keys and of values
-    matrix_descriptor queries;  ///< codes of this warpgroup's rows
-    matrix_descriptor keys;     ///< the first stage's codes of keys
-    matrix_descriptor values;   ///< the first stage's codes of values
-    float const* query_scales;  ///< scales of the rows of all warpgroups
+    matrix_descriptor queries;          ///< codes of this warpgroup's rows
+    matrix_descriptor keys;             ///< the first stage's codes of keys
+    matrix_descriptor values;           ///< the first stage's codes of values
+    float const* query_scales;          ///< scales of the rows of all warpgroups
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
     float outputs[output_registers];

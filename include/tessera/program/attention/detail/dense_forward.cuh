@@ -143,15 +143,15 @@ struct dense_warpgroup_attention {
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warpgroup;              ///< number of the warpgroup among the consumers
+    int warpgroup;                         ///< number of the warpgroup among the consumers
     pair_state<Policy.stages, lag> tiles;  ///< stages of keys, and of values
-    matrix_descriptor queries;  ///< this warpgroup's rows
-    matrix_descriptor keys;     ///< the first stage's keys
-    matrix_descriptor values;   ///< the first stage's values
-    std::int32_t low;           ///< the first key that the warp's first row sees
-    std::int32_t high;          ///< one past the last key that the warp's first row sees
-    std::int32_t end;           ///< keys of the sequence
-    row_values<float> factor;   ///< what outputs are multiplied by before the products of `weights` are added
+    matrix_descriptor queries;             ///< this warpgroup's rows
+    matrix_descriptor keys;                ///< the first stage's keys
+    matrix_descriptor values;              ///< the first stage's values
+    std::int32_t low;                      ///< the first key that the warp's first row sees
+    std::int32_t high;                     ///< one past the last key that the warp's first row sees
+    std::int32_t end;                      ///< keys of the sequence
+    row_values<float> factor;  ///< what outputs are multiplied by before the products of `weights` are added
     typename score_rows::sum_tile scores;
     operands_of_sums<score_rows, value_mma> weights;
     typename output_rows::sum_tile outputs;

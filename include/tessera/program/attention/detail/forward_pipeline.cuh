@@ -88,6 +88,8 @@ struct attention_pipeline {
   using query_state = pipeline_state<shape::query_stages>;
   /// A work item, whose queries are loaded.
   using query_step = fill_step<shape::query_stages>;
+  /// A tile of keys and values that is loaded.
+  using tile_step = fill_step<Policy.stages>;
   /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
 
@@ -372,8 +374,8 @@ struct attention_pipeline {
       load_listed(scratch, pipeline, key_head, rows, step);
     } else {
       for (auto const at : pipelined(ring_filler(pipeline), steps_from_last{tiles.begin, tiles.end})) {
-        load_keys(scratch, at.state, key_head, at.index, rows);
-        load_values(scratch, at.state, key_head, at.index);
+        load_keys(scratch, at, key_head, at.index, rows);
+        load_values(scratch, at, key_head, at.index);
       }
     }
   }
@@ -387,8 +389,8 @@ struct attention_pipeline {
       shared_barrier& full = at.when_empty(scratch.key_ring);
       scratch.steps.of_stage[at.stage].write(next);
       if (next.takers() > 0) {
-        load_keys(scratch, at.state, key_head, next.tile(), rows, next);
-        load_values(scratch, at.state, key_head, next.tile());
+        load_keys(scratch, at, key_head, next.tile(), rows, next);
+        load_values(scratch, at, key_head, next.tile());
       } else {
         full.arrive();
         at.when_empty(scratch.value_ring).arrive();
@@ -413,16 +415,16 @@ struct attention_pipeline {
                {panel * shape::row_bytes, head * padded_queries + row});
     }
   }
-  __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                             std::int32_t tile, term_rows const& rows, list_step step = {}) const {
-    shared_barrier& full = scratch.key_ring.await_empty(pipeline);
+    shared_barrier& full = at.when_empty(scratch.key_ring);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    load_terms(scratch, pipeline, tile, rows, shape::key_bytes + scale_bytes, step);
-    load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
+    load_terms(scratch, at.stage, tile, rows, shape::key_bytes + scale_bytes, step);
+    load_bytes(scratch.key_scales[at.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[pipeline.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
+      load_box(scratch.key[at.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
     }
   }
@@ -435,9 +437,9 @@ struct attention_pipeline {
                          divide_up(queries, shape::warpgroup_rows));
   }
   /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
-  __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
-                                             term_rows const& rows, int other_bytes, list_step step) const {
-    shared_barrier& full = scratch.key_ring.full[pipeline.stage];
+  __device__ __forceinline__ void load_terms(scratch_type& scratch, int stage, std::int32_t tile, term_rows const& rows,
+                                             int other_bytes, list_step step) const {
+    shared_barrier& full = scratch.key_ring.full[stage];
     if constexpr (term_loader<Terms>::is_none) {
       full.arrive_and_expect(other_bytes);
     } else {
@@ -445,17 +447,17 @@ struct attention_pipeline {
       full.arrive_and_expect(other_bytes + (IsListed ? step.takers() : own) * term_loader<Terms>::bytes);
       for (std::int32_t i = 0; i < own; ++i) {
         if (!IsListed || step.is_taken_by(i)) {  // takers are among them
-          terms.load(scratch.terms[pipeline.stage], i, rows, tile, padded_keys, full);
+          terms.load(scratch.terms[stage], i, rows, tile, padded_keys, full);
         }
       }
     }
   }
-  __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+  __device__ __forceinline__ void load_values(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                               std::int32_t tile) const {
-    shared_barrier& full = scratch.value_ring.await_empty(pipeline);
+    shared_barrier& full = at.when_empty(scratch.value_ring);
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[pipeline.stage], value_map, full, {0, which * channels});
+    load_box(scratch.value[at.stage], value_map, full, {0, which * channels});
   }
 };
 

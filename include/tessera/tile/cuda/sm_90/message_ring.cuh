@@ -11,6 +11,21 @@
 ///     std::int32_t const item = work.receive_for_warp(state);
 ///     state.advance();
 ///
+/// Numbers that are sent until a negative one comes are steps of pipelined loops on both sides (pipelined_ring.cuh):
+/// received_by_warp, received_by_thread and sent_steps. One state counts messages, and stages that the steps fill or
+/// read:
+///
+///     // who receives, a warp:
+///     for (auto const at : pipelined(late_reader(state), received_by_warp(work, state))) {
+///       shared_barrier& empty = at.when_full(queries);     // the stage_ring of what is filled in each step
+///       multiply(at.index, at.stage);
+///       empty.arrive_for_warp();
+///     }
+///     // who sends, one thread:
+///     for (auto const at : pipelined(ring_filler(state), sent_steps(work, state, first, next))) {
+///       load(at.index, at.stage, at.when_empty(queries));
+///     }
+///
 /// `shared_message<T>`: a value that lies beside the data of a stage of any ring: it is written before `full` is
 /// arrived at, and read behind await_full().
 ///

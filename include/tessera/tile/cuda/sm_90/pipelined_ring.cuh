@@ -17,6 +17,7 @@
 ///
 /// Steps are a number, or a part of a longer row of steps, so that several loops can share a row, and warps can take
 /// its steps in turns: {first, end} or {first, end, by} (step_range), or from the last to the first (steps_from_last).
+/// They may also be found one by one: steps_while, or messages (message_ring.cuh).
 ///
 /// A ring_reader's step is over at its end. A `product_reader` is for steps that commit multiplications of wgmma, which
 /// go on behind it: at a step's end those of the step before are done, and its stage is released. A row of steps begins
@@ -29,6 +30,27 @@
 ///       commit_multiply();
 ///     }
 ///     reads.finish(sums);         // all are done, and `sums` can be read
+///
+/// A `pair_reader` is for steps that read two rings, where the second may be a step behind the first, so that products
+/// of a step's first stage run beside those of the second stage of the step before. Steps say themselves when a stage
+/// of either ring has been read:
+///
+///     pair_reader<4, 1, release_for_warp> reads(keys, values, state);   // pair_state<4, 1>
+///     steps_from_last left{begin, end};
+///     for (pipeline_step const at : pipelined(reads, left.take_from(end - 1))) {
+///       score(at.stage);
+///       reads.release_first();
+///     }
+///     for (pipeline_step const at : pipelined(reads, left)) {
+///       score(at.stage);
+///       reads.release_first();
+///       weigh(reads.await_second());                                    // of the step before
+///       reads.release_second();
+///     }
+///     weigh(reads.await_second());                                      // of the last step
+///     reads.release_second();
+///
+/// A `late_reader` leaves it to its steps to wait for a stage, or for those of several rings: at.when_full(ring).
 ///
 /// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all whom
 /// ring.init() counts have released it; rows may have any number of steps.
@@ -78,7 +100,7 @@ struct steps_from_last {
   __device__ __forceinline__ int after(int index) const { return index - 1; }
   /// How many steps there are.
   [[nodiscard]] __device__ __forceinline__ int count() const { return end - begin; }
-  /// Takes the steps from the last down to `cut` away from the others, which are left here for further loops.
+  /// Takes the steps from the last down to `cut` away, if there are any, and leaves the others here.
   [[nodiscard]] __device__ __forceinline__ steps_from_last take_from(int cut) {
     int const last = end;
     end = max(min(cut, end), begin);
@@ -145,7 +167,7 @@ class ring_filler {
   State& state_;
 };
 
-/// A step that reads a stage some time after it has begun.
+/// A step that reads a stage some time after the step has begun.
 template <int Stages>
 struct read_step : pipeline_step {
   pipeline_state<Stages> state;  ///< the stage, and the parity of the phase in which it is filled
@@ -157,7 +179,8 @@ struct read_step : pipeline_step {
   }
 };
 
-/// The side that reads stages for which its steps wait themselves, each at one place. State: as for ring_filler.
+/// The side that reads stages, of one ring or of several, for which the steps wait themselves. State: as for
+/// ring_filler.
 template <class State>
 class late_reader {
  public:
@@ -286,7 +309,7 @@ class product_reader {
   int before_ = 0;  ///< the stage of the step before
 };
 
-/// Where a pair_reader is: in the first ring, and `Lag` steps behind in the second.
+/// Where a pair_reader is: `Lag` steps further in the first ring than in the second.
 template <int Stages, int Lag>
 struct pair_state {
   pipeline_state<Stages> first;   ///< in the first ring
@@ -296,9 +319,9 @@ struct pair_state {
 template <int Stages>
 struct pair_state<Stages, 0> : pipeline_state<Stages> {};
 
-/// The side that reads stages of two rings in the same steps, each stage for a part of a step: of the first ring that of
-/// the step, of the second that of `Lag` steps before. Release, ReleaseSecond: as for ring_reader, of the first and of
-/// the second ring, but also called with what release_first() and release_second() are given.
+/// The side that reads stages of two rings in the same steps: of the first ring that of the step, of the second that of
+/// `Lag` steps before. Release, ReleaseSecond: as for ring_reader, for either ring; they also get what release_first()
+/// and release_second() are given.
 template <int Stages, int Lag, class Release, class ReleaseSecond = Release>
 class pair_reader {
  public:
@@ -318,7 +341,7 @@ class pair_reader {
   /// Does nothing: the step has released its stages.
   __device__ __forceinline__ void end_step(int, int) const {}
 
-  /// Releases the stage of the first ring, once in each step.
+  /// Releases the step's stage of the first ring. Once in each step.
   template <class... Read>
   __device__ __forceinline__ void release_first(Read const&... read) const {
     pipeline_state<Stages>& at = first_state();
@@ -327,14 +350,14 @@ class pair_reader {
       at.advance();
     }
   }
-  /// Waits until the second ring's stage is full, and returns its number. In each step, but for the first `Lag`; and as
-  /// often again behind the last step.
+  /// Waits until a stage of the second ring is full, and returns its number. Once in each step; with a lag not in the
+  /// first of a row, but behind the last.
   [[nodiscard]] __device__ __forceinline__ int await_second() const {
     pipeline_state<Stages>& at = second_state();
     second_.await_full(at);
     return at.stage;
   }
-  /// Releases the stage of the second ring. Without a lag it comes behind release_first(), and ends the step.
+  /// Releases that stage. Without a lag this comes behind release_first(): no stage is used after it.
   template <class... Read>
   __device__ __forceinline__ void release_second(Read const&... read) const {
     pipeline_state<Stages>& at = second_state();
