@@ -263,7 +263,7 @@ struct warpgroup_attention {
         own(scratch, state).full_begin < own(scratch, state).full_end ? list_step::plain_bit(warpgroup) : 0};
     pin_registers(plain);  // else it is made again for each tile
     list_step step;
-    for (pipeline_step const at : pipelined(reads, steps_while{[&step] { return !step.is_last(); }})) {
+    for (pipeline_step const at : pipelined(reads, steps_while([&step] { return !step.is_last(); }))) {
       step.word = uniform(scratch.steps.of_stage[at.stage].read().word);
       if (!step.is_taken_by(warpgroup)) {
         pass_over(reads);

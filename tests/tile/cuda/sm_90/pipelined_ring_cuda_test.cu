@@ -81,7 +81,7 @@ struct sum_rows {
         }
       } else if (how == taking::one_more) {
         int left = steps[i];
-        for (auto at : pipelined(ring_filler(count), steps_while{[&left] { return --left > 0; }})) {
+        for (auto at : pipelined(ring_filler(count), steps_while([&left] { return --left > 0; }))) {
           at.index = steps[i] - left;
           load(at);
         }
@@ -121,7 +121,7 @@ struct sum_rows {
         }
       } else if (how == taking::one_more) {
         int left = steps[i];
-        for (pipeline_step at : pipelined(reads, steps_while{[&left] { return --left > 0; }})) {
+        for (pipeline_step at : pipelined(reads, steps_while([&left] { return --left > 0; }))) {
           at.index = steps[i] - left;
           add(at);
         }

@@ -383,7 +383,7 @@ struct attention_pipeline {
   __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
                                               term_rows const& rows, step_state& step) const {
     list_step next;
-    for (auto const at : pipelined(ring_filler(pipeline), steps_while{[&next] { return !next.is_last(); }})) {
+    for (auto const at : pipelined(ring_filler(pipeline), steps_while([&next] { return !next.is_last(); }))) {
       next = scratch.steps.merged.receive(step);
       step.advance();
       shared_barrier& full = at.when_empty(scratch.key_ring);

@@ -109,9 +109,12 @@ struct steps_from_last {
 };
 /// Steps without numbers, one or more, until goes_on() is false at the end of a step.
 template <class GoesOn>
-struct steps_while {
+class steps_while {
+ public:
   static constexpr int by = 1;  ///< stages from a step to the next
-  GoesOn goes_on;               ///< whether there is another step
+
+  /// Steps that go on while the function says so.
+  __device__ __forceinline__ explicit steps_while(GoesOn const& goes_on) : goes_on_(goes_on) {}
 
   /// The first step.
   __device__ __forceinline__ static int start() { return 0; }
@@ -120,7 +123,10 @@ struct steps_while {
   /// Whether a step is not the end.
   __device__ __forceinline__ static bool is_before(int index, int stop) { return index >= stop; }
   /// The step after another one.
-  __device__ __forceinline__ int after(int) const { return goes_on() ? 0 : -1; }
+  __device__ __forceinline__ int after(int) const { return goes_on_() ? 0 : -1; }
+
+ private:
+  GoesOn goes_on_;
 };
 
 /// A pipeline_state as the number of steps before it. It takes one register in place of two, and is divided in each
