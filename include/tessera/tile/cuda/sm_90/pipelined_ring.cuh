@@ -52,6 +52,16 @@
 ///
 /// A `late_reader` leaves it to its steps to wait for a stage, or for those of several rings: at.when_full(ring).
 ///
+/// Speed of attention with main loops of these words and message_ring.cuh's, relative to loops by hand, in turns on an
+/// H200 over 16K tokens of N(0, 1), full and causal; results have the same bits:
+///
+///     channels                                     64             128             256
+///     dense_attention                          1.02  1.02      .995  .998      .998  .997
+///     sage_attention2, over codes               .99  1.00      1.07  1.07      1.01  1.00
+///     lists of half of the tiles, over codes   1.01  1.01      1.02  1.01      1.01  1.01
+///
+/// The least were .98 and .99, of dense_attention with 256 queries of 32K keys (1.00 in another run) and with 4K tokens.
+///
 /// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all whom
 /// ring.init() counts have released it; rows may have any number of steps.
 #pragma once
