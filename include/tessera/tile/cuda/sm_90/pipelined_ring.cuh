@@ -60,7 +60,8 @@
 ///     sage_attention2, over codes               .99  1.00      1.07  1.07      1.01  1.00
 ///     lists of half of the tiles, over codes   1.01  1.01      1.02  1.01      1.01  1.01
 ///
-/// The least were .98 and .99, of dense_attention with 256 queries of 32K keys (1.00 in another run) and with 4K tokens.
+/// The least were .98, of dense_attention with 256 queries of 32K keys (1.00 in another run), and .99 with 4K tokens of
+/// 128 channels, and of codes of 1024 tokens of 64 channels.
 ///
 /// Laws, those of the other models: a step sees what was filled for it, and a stage is filled again only when all whom
 /// ring.init() counts have released it; rows may have any number of steps.
