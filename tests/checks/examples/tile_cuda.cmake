@@ -24,11 +24,17 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/cuda_warpgroup.cuh "tessera::dense<tessera::bfloat16> const& source, \
     tessera::staged_tile<tessera::bfloat16, 64, 64>& tile, std::int64_t first_row, std::int64_t first_column"
   tile/cuda/sm_90/head_boxes.cuh:2 "${given_copy}, tessera::tensor_map const& map"
+  tile/cuda/sm_90/message_ring.cuh "tessera::pipeline_state<2>& state, std::int32_t next"
+  tile/cuda/sm_90/message_ring.cuh:2 "tessera::message_ring<std::int32_t, 2>& work, tessera::pipeline_count<2>& state, \
+    tessera::stage_ring<2>& queries, std::int32_t first, std::int32_t (*next)(std::int32_t), \
+    void (*multiply)(int, int), void (*load)(int, int, tessera::shared_barrier&)"
   tile/cuda/sm_90/pipeline_state.cuh "tessera::shared_barrier (&full)[4]"
   tile/cuda/sm_90/pipelined_ring.cuh "ring_scratch& scratch, tessera::tensor_map const& map, int steps, int bytes, \
     tessera::box_coordinate (*place_of)(int), void (*multiply)(unsigned char const*)"
   tile/cuda/sm_90/pipelined_ring.cuh:2 "tessera::stage_ring<4>& ring, tessera::pipeline_state<4>& state, int steps, \
     float (&sums)[128], tessera::matrix_descriptor const (&a)[4], tessera::matrix_descriptor const (&b)[4]"
+  tile/cuda/sm_90/pipelined_ring.cuh:3 "tessera::stage_ring<4>& keys, tessera::stage_ring<4>& values, \
+    tessera::pair_state<4, 1>& state, int begin, int end, void (*score)(int), void (*weigh)(int)"
   tile/cuda/sm_90/register_budget.cuh "bool is_producer"
   tile/cuda/sm_90/stage_ring.cuh "tessera::pipeline_state<4>& state, ring_scratch& scratch, \
     tessera::tensor_map const& map, tessera::box_coordinate at, void (*multiply)(unsigned char const*)"

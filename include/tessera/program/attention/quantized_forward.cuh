@@ -53,6 +53,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
@@ -117,7 +119,8 @@ struct warpgroup_attention {
 
  private:
   using rows_type = typename Weighing::rows_type;
-  using state_type = typename pipeline_type::pipeline_type;
+  using tile_reader = pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>;
+  using query_step = read_step<shape::query_stages>;
   using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<typename Weighing::score_code, attention_tile_keys>;
   static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
@@ -126,12 +129,12 @@ struct warpgroup_attention {
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warp;                   ///< number of the warp among the consumers
-    state_type tile;            ///< stage in the pipelines of keys and of values
-    matrix_descriptor queries;  ///< codes of this warpgroup's rows
-    matrix_descriptor keys;     ///< the first stage's codes of keys
-    matrix_descriptor values;   ///< the first stage's codes of values
-    float const* query_scales;  ///< scales of the rows of all warpgroups
+    int warp;                           ///< number of the warp among the consumers
+    pair_state<Policy.stages, 0> tile;  ///< stage in the pipelines of keys and of values
+    matrix_descriptor queries;          ///< codes of this warpgroup's rows
+    matrix_descriptor keys;             ///< the first stage's codes of keys
+    matrix_descriptor values;           ///< the first stage's codes of values
+    float const* query_scales;          ///< scales of the rows of all warpgroups
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
     float outputs[output_registers];
@@ -145,14 +148,9 @@ struct warpgroup_attention {
     state.warp = uniform(static_cast<int>(thread_index() / 32));
     state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
-    pipeline_state<shape::query_stages> query;
-    while (true) {
-      std::int32_t const index = pipeline_type::next_work(scratch, query);
-      if (index < 0) {
-        return;
-      }
-      attend(scratch, state, query, index);
-      query.advance();
+    typename pipeline_type::query_state query;
+    for (query_step const at : pipelined(late_reader(query), received_by_warp(scratch.work, query))) {
+      attend(scratch, state, at);
     }
   }
 
@@ -165,21 +163,21 @@ struct warpgroup_attention {
     }
   }
 
-  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state,
-                                         pipeline_state<shape::query_stages> query, std::int32_t index) const {
-    look_up(scratch, index, state.warp);
-    begin_work(scratch, state, query);
+  /// Attends over a work item, which `at` has the number of.
+  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state, query_step const& at) const {
+    tile_reader const reads(scratch.key_ring, scratch.value_ring, state.tile);
+    look_up(scratch, at.index, state.warp);
+    shared_barrier& queries_are_read = begin_work(scratch, state, at);
     if constexpr (Weighing::is_listed) {
-      attend_listed(scratch, state);
-      scratch.query_ring.empty[query.stage].arrive();
+      attend_listed(scratch, state, reads);
+      queries_are_read.arrive();
     } else {
-      skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
+      skip(reads, uniform(own(scratch, state).end - own(scratch, state).own_end));
       if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
-        attend_tiles(scratch, state, query);
-      } else {
-        scratch.query_ring.empty[query.stage].arrive();
+        attend_tiles(scratch, state, reads);
       }
-      skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
+      queries_are_read.arrive();
+      skip(reads, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     }
     finish(scratch, state);
   }
@@ -205,8 +203,9 @@ struct warpgroup_attention {
     return scratch.looked_up[state.warp];
   }
 
-  __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
-                                             pipeline_state<shape::query_stages> query) const {
+  /// Begins a work item, when its queries are there. Returns the barrier at which they are released.
+  __device__ __forceinline__ shared_barrier& begin_work(scratch_type& scratch, consumer_state& state,
+                                                        query_step const& query) const {
     state.queries = prepared(matrix_descriptor::rows_of<shape::row_bytes>(
         detail::plain_shared_address(scratch.query[query.stage]) +
         static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes)));
@@ -216,92 +215,89 @@ struct warpgroup_attention {
     for (int i = 0; i < output_registers; ++i) {
       state.outputs[i] = 0.0F;
     }
-    scratch.query_ring.await_full(query);
+    shared_barrier& queries_are_read = query.when_full(scratch.query_ring);
     pipeline.route_large_scales(scratch, state.warp, state.query_scales,
                                 rows_type::template most_scale<!terms_type::is_none>);
+    return queries_are_read;
   }
 
   /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
   /// full tile on no key is hidden because it lies before the keys that a row sees.
   __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
-                                               pipeline_state<shape::query_stages> query) const {
-    std::int32_t tile = uniform(own(scratch, state).own_end);
-    for (std::int32_t left = tile - uniform(own(scratch, state).full_end); left > 0; --left) {
-      --tile;
-      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, tile);
+                                               tile_reader const& reads) const {
+    steps_from_last left{0, uniform(own(scratch, state).own_end)};
+    for (pipeline_step const at : pipelined(reads, left.take_from(uniform(own(scratch, state).full_end)))) {
+      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, reads, at.index);
     }
-    attend_full_tiles(scratch, state, tile);
-    for (std::int32_t left = tile - uniform(own(scratch, state).own_begin); left > 0; --left) {
-      --tile;
-      do_tile<tile_mask::both, tile_scales::any>(scratch, state, tile);
+    attend_full_tiles(scratch, state, reads, left);
+    for (pipeline_step const at : pipelined(reads, left.take_from(uniform(own(scratch, state).own_begin)))) {
+      do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, at.index);
     }
-    scratch.query_ring.empty[query.stage].arrive();
   }
 
-  /// Attends over the tiles without a mask: from tile - 1 down to the first of them, which `tile` becomes.
+  /// Attends over the tiles without a mask, and takes them from those that are left.
   __device__ __forceinline__ void attend_full_tiles(scratch_type& scratch, consumer_state& state,
-                                                    std::int32_t& tile) const {
+                                                    tile_reader const& reads, steps_from_last& left) const {
     static_assert(terms_type::is_none || !Policy.has_first_tile_apart, "tessera: terms need the number of their tile");
+    std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
     if constexpr (Policy.has_first_tile_apart) {
-      std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
-      for (std::int32_t left = tile - max(full_begin, 1); left > 0; --left) {
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 1);  // any tile but the first
+      std::int32_t const others = left.take_from(max(full_begin, 1)).count();
+      for (pipeline_step const at : pipelined(reads, steps_from_last{0, others})) {
+        static_cast<void>(at);
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, 1);  // any tile but the first
       }
-      if (full_begin == 0 && tile > 0) {
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 0);
+      if (full_begin > 0) {
+        return;
       }
-      tile = min(tile, full_begin);
-    } else {
-      for (std::int32_t left = tile - uniform(own(scratch, state).full_begin); left > 0; --left) {
-        --tile;
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, tile);
-      }
+    }
+    for (pipeline_step const at : pipelined(reads, left.take_from(full_begin))) {
+      do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, at.index);
     }
   }
 
   /// Takes the warpgroup's part in the steps through lists of tiles.
-  __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state) const {
+  __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state,
+                                                tile_reader const& reads) const {
     int const warpgroup = state.warp / 4;
     std::int32_t plain[1] = {
         own(scratch, state).full_begin < own(scratch, state).full_end ? list_step::plain_bit(warpgroup) : 0};
     pin_registers(plain);  // else it is made again for each tile
     list_step step;
-    while (!step.is_last()) {
-      scratch.key_ring.await_full(state.tile);
-      step.word = uniform(*const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[state.tile.stage]));
+    for (pipeline_step const at : pipelined(reads, steps_while([&step] { return !step.is_last(); }))) {
+      step.word = uniform(scratch.steps.of_stage[at.stage].read().word);
       if (!step.is_taken_by(warpgroup)) {
-        skip(scratch, state, 1);
+        pass_over(reads);
       } else if ((step.word & plain[0]) != 0) {
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, step.tile());
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, step.tile());
       } else {
-        do_tile<tile_mask::both, tile_scales::any>(scratch, state, step.tile());
+        do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, step.tile());
       }
     }
   }
 
+  /// Attends over the tile at `state.tile`, of which the keys are there.
   template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_ring.await_full(state.tile);
+  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
+                                          std::int32_t tile) const {
     if constexpr (terms_type::is_none) {
       start_scores<false>(state);
       float const scale = scale_of(scratch, state);
       await_multiply<0>(state.scores);
-      scratch.key_ring.empty[state.tile.stage].arrive_after(scale);
+      reads.release_first(scale);
       key_limits const limits = limits_of<Mask>(scratch, state, tile);
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile);
       float const after = state.rows.reference(0) + state.rows.reference(1);  // they follow from all terms
-      scratch.key_ring.empty[state.tile.stage].arrive_after(after);
+      reads.release_first(after);
     }
     state.rows.pack(state.scores, state.weights);
-    scratch.value_ring.await_full(state.tile);
+    static_cast<void>(reads.await_second());  // it is at `state.tile`, too
     float own[shape::value_columns(0) / 2];
     auto& products = products_of<0>(state, own);
     start_products<0>(state, products);
     multiply_values<0>(state, products);
-    scratch.value_ring.empty[state.tile.stage].arrive_for_warp();
-    state.tile.advance();
+    reads.release_second();
   }
 
   /// Makes weights of a tile's scores, to which terms are added: before the products where that is possible, since it
@@ -443,14 +439,16 @@ struct warpgroup_attention {
   }
 
   /// Passes over tiles that only other rows of the block need.
-  __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
-    for (; tiles > 0; --tiles) {
-      scratch.key_ring.await_full(state.tile);
-      scratch.key_ring.empty[state.tile.stage].arrive();
-      scratch.value_ring.await_full(state.tile);
-      scratch.value_ring.empty[state.tile.stage].arrive_for_warp();
-      state.tile.advance();
+  __device__ __forceinline__ static void skip(tile_reader const& reads, std::int32_t tiles) {
+    for (pipeline_step const at : pipelined(reads, steps_from_last{0, tiles})) {
+      static_cast<void>(at);
+      pass_over(reads);
     }
+  }
+  __device__ __forceinline__ static void pass_over(tile_reader const& reads) {
+    reads.release_first();
+    static_cast<void>(reads.await_second());
+    reads.release_second();
   }
 
   /// The factor that turns the lane's scores of the tile at `state.tile` into logits.

@@ -24,6 +24,8 @@ enum class taking {
   all,        ///< each takes all steps
   in_parts,   ///< each takes all, in two loops for a row
   from_last,  ///< each takes all, from the last step to the first
+  in_cuts,    ///< the same, in three loops for a row
+  one_more,   ///< each takes all, and finds at the end of a step whether there is another one
   in_turns    ///< each takes every other step, from row to row
 };
 
@@ -73,8 +75,14 @@ struct sum_rows {
         scratch.numbers[at.stage][lane] = row[at.index * 32 + lane];
         full.arrive();
       };
-      if (how == taking::from_last) {
+      if (how == taking::from_last || how == taking::in_cuts) {
         for (auto const at : pipelined(ring_filler(count), steps_from_last{0, steps[i]})) {
+          load(at);
+        }
+      } else if (how == taking::one_more) {
+        int left = steps[i];
+        for (auto at : pipelined(ring_filler(count), steps_while([&left] { return --left > 0; }))) {
+          at.index = steps[i] - left;
           load(at);
         }
       } else {
@@ -104,6 +112,19 @@ struct sum_rows {
         for (pipeline_step const at : pipelined(reads, steps_from_last{0, steps[i]})) {
           add(at);
         }
+      } else if (how == taking::in_cuts) {
+        steps_from_last left{0, steps[i]};
+        for (int const cut : {steps[i] - 2, 3, -1}) {  // some of which cut nothing off
+          for (pipeline_step const at : pipelined(reads, left.take_from(cut))) {
+            add(at);
+          }
+        }
+      } else if (how == taking::one_more) {
+        int left = steps[i];
+        for (pipeline_step at : pipelined(reads, steps_while([&left] { return --left > 0; }))) {
+          at.index = steps[i] - left;
+          add(at);
+        }
       } else if (how == taking::in_turns) {
         for (pipeline_step const at : pipelined(reads, {next, steps[i], readers})) {
           add(at);
@@ -118,6 +139,98 @@ struct sum_rows {
         for (pipeline_step const at : pipelined(reads, {cut, steps[i]})) {
           add(at);
         }
+      }
+      to[(i * readers + warp) * 32 + lane] = sum;
+    }
+  }
+};
+
+/// A warp fills two rings. Each reader adds up products of what both have for a step, of a row that it walks over in
+/// three loops; it reads the second ring `Lag` steps behind the first.
+template <int Stages, int Lag>
+struct sum_pairs {
+  static constexpr int lanes = 32 * (readers + 1);
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 10000;
+  struct scratch_type {
+    std::int32_t first[Stages][32];
+    std::int32_t second[Stages][32];
+    stage_ring<Stages> first_ring;
+    stage_ring<Stages> second_ring;
+  };
+
+  std::int32_t const* from;   ///< steps of all rows x 32; the second ring has the same, negative
+  std::int32_t const* steps;  ///< of each row
+  int rows;
+  std::int32_t* to;  ///< rows x readers x 32
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
+    if (group.lane == 0) {
+      scratch.first_ring.init(32, 32 * readers);
+      scratch.second_ring.init(32, 32 * readers);
+      fence_barrier_init();
+    }
+    group.sync();
+    if (group.lane / 32 == readers) {
+      fill(scratch, group.lane % 32);
+    } else {
+      read(scratch, group.lane / 32, group.lane % 32);
+    }
+  }
+
+ private:
+  using reader_type = pair_reader<Stages, Lag, release_for_lane>;
+
+  __device__ void fill(scratch_type& scratch, int lane) const {
+    pipeline_state<Stages> state;
+    std::int32_t const* row = from;
+    for (int i = 0; i < rows; ++i) {
+      for (auto const at : pipelined(ring_filler(state), steps_from_last{0, steps[i]})) {
+        std::int32_t const number = row[at.index * 32 + lane];
+        shared_barrier& first = at.when_empty(scratch.first_ring);
+        scratch.first[at.stage][lane] = number;
+        first.arrive();
+        shared_barrier& second = at.when_empty(scratch.second_ring);
+        scratch.second[at.stage][lane] = -number;
+        second.arrive();
+      }
+      row += 32 * steps[i];
+    }
+  }
+
+  __device__ void read(scratch_type& scratch, int warp, int lane) const {
+    pair_state<Stages, Lag> state;
+    reader_type const reads(scratch.first_ring, scratch.second_ring, state);
+    for (int i = 0; i < rows; ++i) {
+      std::int32_t sum = 0;
+      std::int32_t factor = 0;  // of the step whose stage of the second ring is next
+      auto const add = [&] {
+        int const stage = reads.await_second();
+        std::int32_t const number = scratch.second[stage][31 - lane];
+        reads.release_second(static_cast<float>(number));
+        sum += factor * number;
+      };
+      steps_from_last left{0, steps[i]};
+      bool is_first = true;
+      for (int const cut : {steps[i] - 1, 2, 0}) {
+        for (pipeline_step const at : pipelined(reads, left.take_from(cut))) {
+          if ((at.index + warp) % 3 == 0) {
+            __nanosleep(500);  // so that others are ahead
+          }
+          std::int32_t const own = scratch.first[at.stage][31 - lane] * (at.index + 1);
+          reads.release_first(static_cast<float>(own));
+          if (Lag == 1 && !is_first) {
+            add();
+          }
+          factor = own;
+          if (Lag == 0) {
+            add();
+          }
+          is_first = false;
+        }
+      }
+      if (Lag == 1 && !is_first) {
+        add();
       }
       to[(i * readers + warp) * 32 + lane] = sum;
     }
@@ -240,10 +353,8 @@ std::vector<std::int32_t> serial_sums(std::vector<std::int32_t> const& numbers, 
   return sums;
 }
 
-template <int Stages>
-void check_sums(taking how) {
-  CAPTURE(Stages, static_cast<int>(how));
-  auto const steps = row_steps(0, Stages);
+/// 32 numbers for each step.
+std::vector<std::int32_t> numbers_of(std::vector<std::int32_t> const& steps) {
   std::size_t total = 0;
   for (std::int32_t const count : steps) {
     total += static_cast<std::size_t>(count);
@@ -252,6 +363,14 @@ void check_sums(taking how) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = static_cast<std::int32_t>(i * 2654435761U % 1000);
   }
+  return numbers;
+}
+
+template <int Stages>
+void check_sums(taking how) {
+  CAPTURE(Stages, static_cast<int>(how));
+  auto const steps = row_steps(how == taking::one_more ? 1 : 0, Stages);
+  auto const numbers = numbers_of(steps);
   tessera::cuda const exec;
   device_values<std::int32_t> const from(numbers);
   device_values<std::int32_t> const of_rows(steps);
@@ -259,6 +378,24 @@ void check_sums(taking how) {
   exec.run(sum_rows<Stages>{from.data(), of_rows.data(), static_cast<int>(steps.size()), how, to.data()}, 1);
   exec.wait();
   CHECK(to.download() == serial_sums(numbers, steps, how));
+}
+
+template <int Stages, int Lag>
+void check_pairs() {
+  CAPTURE(Stages, Lag);
+  auto const steps = row_steps(0, Stages);
+  auto const numbers = numbers_of(steps);
+  auto products = numbers;
+  for (std::int32_t& number : products) {
+    number *= -number;
+  }
+  tessera::cuda const exec;
+  device_values<std::int32_t> const from(numbers);
+  device_values<std::int32_t> const of_rows(steps);
+  device_values<std::int32_t> const to(steps.size() * readers * 32);
+  exec.run(sum_pairs<Stages, Lag>{from.data(), of_rows.data(), static_cast<int>(steps.size()), to.data()}, 1);
+  exec.wait();
+  CHECK(to.download() == serial_sums(products, steps, taking::all));
 }
 
 template <int Stages>
@@ -300,7 +437,7 @@ TEST_CASE("warps that fill and warps that read a ring have the steps of the seri
     WARN("the device has no barriers for copies");
     return;
   }
-  for (taking const how : {taking::all, taking::in_parts, taking::from_last}) {
+  for (taking const how : {taking::all, taking::in_parts, taking::from_last, taking::in_cuts, taking::one_more}) {
     check_sums<1>(how);
     check_sums<2>(how);
     check_sums<3>(how);
@@ -308,6 +445,20 @@ TEST_CASE("warps that fill and warps that read a ring have the steps of the seri
   }
   check_sums<2>(taking::in_turns);  // a stage is always the same reader's
   check_sums<4>(taking::in_turns);
+}
+
+TEST_CASE("steps that read two rings, one of them a step behind, have what was filled for them", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (tessera_test::compute_capability_major() < 9) {
+    WARN("the device has no barriers for copies");
+    return;
+  }
+  check_pairs<1, 0>();
+  check_pairs<2, 0>();
+  check_pairs<3, 0>();
+  check_pairs<2, 1>();
+  check_pairs<3, 1>();
+  check_pairs<5, 1>();
 }
 
 TEST_CASE("products of the stages of a ring are those of the serial loop, however many steps a row has", "[cuda]") {

@@ -47,6 +47,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
@@ -135,22 +136,22 @@ struct dense_warpgroup_attention {
   using output_rows = warpgroup_rows<float, Channels>;
   template <class Value>
   using row_values = typename score_rows::template row_values<Value>;
-  using tile_state = typename pipeline_type::tile_state;
-  using query_state = typename pipeline_type::query_state;
+  static constexpr int lag = Policy.overlaps ? 1 : 0;  ///< tiles of which values are multiplied behind keys
+  using tile_reader = pair_reader<Policy.stages, lag, release_for_warp>;
+  using query_step = read_step<Policy.query_stages>;
   static constexpr int first_turn_barrier = 1;  ///< the named barrier of the first warpgroup's turns
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warpgroup;              ///< number of the warpgroup among the consumers
-    tile_state key;             ///< stage in the pipeline of keys
-    tile_state value;           ///< stage in the pipeline of values
-    matrix_descriptor queries;  ///< this warpgroup's rows
-    matrix_descriptor keys;     ///< the first stage's keys
-    matrix_descriptor values;   ///< the first stage's values
-    std::int32_t low;           ///< the first key that the warp's first row sees
-    std::int32_t high;          ///< one past the last key that the warp's first row sees
-    std::int32_t end;           ///< keys of the sequence
-    row_values<float> factor;   ///< what outputs are multiplied by before the products of `weights` are added
+    int warpgroup;                         ///< number of the warpgroup among the consumers
+    pair_state<Policy.stages, lag> tiles;  ///< stages of keys, and of values
+    matrix_descriptor queries;             ///< this warpgroup's rows
+    matrix_descriptor keys;                ///< the first stage's keys
+    matrix_descriptor values;              ///< the first stage's values
+    std::int32_t low;                      ///< the first key that the warp's first row sees
+    std::int32_t high;                     ///< one past the last key that the warp's first row sees
+    std::int32_t end;                      ///< keys of the sequence
+    row_values<float> factor;  ///< what outputs are multiplied by before the products of `weights` are added
     typename score_rows::sum_tile scores;
     operands_of_sums<score_rows, value_mma> weights;
     typename output_rows::sum_tile outputs;
@@ -166,21 +167,18 @@ struct dense_warpgroup_attention {
     if (Policy.alternates && warpgroup == 0) {
       arrive_named(first_turn_barrier, 2 * shape::warpgroup);
     }
-    for (std::int32_t done = 0;; ++done) {
-      std::int32_t const index = pipeline_type::next_work(scratch, pipeline_type::work_state::after(done));
-      if (index < 0) {
-        break;
-      }
-      attend(scratch, state, query_state::after(done), index);
+    typename pipeline_type::query_count queries;
+    for (auto const at : pipelined(late_reader(queries), received_by_warp(scratch.work, queries))) {
+      attend(scratch, state, at);
     }
     if (Policy.alternates && warpgroup == 0) {
       take_turn(state);  // the last warpgroup's last arrival: none is left at a barrier
     }
   }
 
-  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state, query_state query,
-                                         std::int32_t index) const {
-    auto const split = pipeline.split_of(index);
+  /// Attends over a work item, which `at` has the number of.
+  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state, query_step const& at) const {
+    auto const split = pipeline.split_of(at.index);
     std::int32_t const row = split.row + state.warpgroup * shape::warpgroup_rows + row_of_warp();
     state.low = uniform(row + split.extents.band.first);
     state.high = uniform(row + split.extents.band.last + 1);
@@ -189,82 +187,74 @@ struct dense_warpgroup_attention {
     score_rows::each_row(
         lane, [](int, sloped_softmax::state_type& row) { row = sloped_softmax::identity(); }, state.rows);
     output_rows::each_with_row(lane, state.outputs, [](int, int, float& output) { output = 0.0F; });
-    scratch.query_ring.await_full(query);
+    shared_barrier& queries_are_read = at.when_full(scratch.query_ring);
     tile_range const tiles{uniform(split.tiles.begin), uniform(split.tiles.end), uniform(split.tiles.full_begin),
                            uniform(split.tiles.full_end)};
     if (tiles.count() > 0) {
       state.queries = matrix_descriptor::rows_of_128_bytes(
-          uniform(detail::plain_shared_address(scratch.query[query.stage]) +
+          uniform(detail::plain_shared_address(scratch.query[at.stage]) +
                   static_cast<std::uint32_t>(state.warpgroup * shape::warpgroup_rows * shape::row_bytes)));
-      attend_tiles(scratch, state, query, tiles);
+      attend_tiles(scratch, state, tiles, queries_are_read);
     } else {
-      scratch.query_ring.empty[query.stage].arrive_for_warp();
+      queries_are_read.arrive_for_warp();
     }
-    finish(state, index);
+    finish(state, at.index);
   }
 
   /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
   /// full tile on no key is hidden because it lies before the keys that a row sees.
-  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state, query_state query,
-                                               tile_range const& tiles) const {
-    std::int32_t tile = tiles.end - 1;
-    if constexpr (Policy.overlaps) {
-      first_scores(scratch, state, tile);
-      --tile;
+  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state, tile_range const& tiles,
+                                               shared_barrier& queries_are_read) const {
+    tile_reader const reads(scratch.key_ring, scratch.value_ring, state.tiles);
+    steps_from_last left{tiles.begin, tiles.end};
+    for (pipeline_step const at : pipelined(reads, left.take_from(tiles.end - lag))) {
+      first_scores(state, reads, at);
     }
-    for (; tile >= tiles.full_end; --tile) {
-      do_tile<tile_mask::behind>(scratch, state, tile);
+    for (pipeline_step const at : pipelined(reads, left.take_from(tiles.full_end))) {
+      do_tile<tile_mask::behind>(state, reads, at);
     }
-    for (; tile >= tiles.full_begin; --tile) {
-      do_tile<tile_mask::none>(scratch, state, tile);
+    for (pipeline_step const at : pipelined(reads, left.take_from(tiles.full_begin))) {
+      do_tile<tile_mask::none>(state, reads, at);
     }
-    for (; tile >= tiles.begin; --tile) {
-      do_tile<tile_mask::both>(scratch, state, tile);
+    for (pipeline_step const at : pipelined(reads, left)) {
+      do_tile<tile_mask::both>(state, reads, at);
     }
-    scratch.query_ring.empty[query.stage].arrive_for_warp();
-    if constexpr (Policy.overlaps) {
-      last_products(scratch, state);
+    queries_are_read.arrive_for_warp();
+    if constexpr (lag > 0) {
+      start_products(state, reads.await_second());
+      finish_products(state, reads);
     }
   }
 
   /// Makes the weights of the first of a work item's tiles.
-  __device__ __forceinline__ void first_scores(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_ring.await_full(state.key);
-    start_scores(state);
+  __device__ __forceinline__ void first_scores(consumer_state& state, tile_reader const& reads,
+                                               pipeline_step at) const {
+    start_scores(state, at.stage);
     await_multiply<0>(state.scores);
-    release_keys(scratch, state);
-    weigh<tile_mask::both>(state, tile);
+    reads.release_first();
+    weigh<tile_mask::both>(state, at.index);
     state.weights.make(warpgroup_lane::of_thread(), state.scores);
-  }
-  /// Adds the products of the weights of the last of a work item's tiles.
-  __device__ __forceinline__ void last_products(scratch_type& scratch, consumer_state& state) const {
-    scratch.value_ring.await_full(state.value);
-    start_products(state);
-    await_multiply<0>(state.outputs);
-    release_values(scratch, state);
   }
 
   template <tile_mask Mask>
-  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_ring.await_full(state.key);
+  __device__ __forceinline__ void do_tile(consumer_state& state, tile_reader const& reads, pipeline_step at) const {
     take_turn(state);
-    start_scores(state);
-    if constexpr (Policy.overlaps) {
-      scratch.value_ring.await_full(state.value);
-      start_products(state);
+    start_scores(state, at.stage);
+    if constexpr (lag > 0) {
+      start_products(state, reads.await_second());
     }
     pass_turn(state);
-    await_multiply<Policy.overlaps ? 1 : 0>(state.scores);
-    release_keys(scratch, state);
-    weigh<Mask>(state, tile);
-    if constexpr (Policy.overlaps) {
-      await_multiply<0>(state.outputs);
-      release_values(scratch, state);
+    await_multiply<lag>(state.scores);
+    reads.release_first();
+    weigh<Mask>(state, at.index);
+    if constexpr (lag > 0) {
+      finish_products(state, reads);
     }
     state.weights.make(warpgroup_lane::of_thread(), state.scores);
     scale_outputs(state);
-    if constexpr (!Policy.overlaps) {
-      last_products(scratch, state);
+    if constexpr (lag == 0) {
+      start_products(state, reads.await_second());
+      finish_products(state, reads);
     }
   }
 
@@ -297,9 +287,9 @@ struct dense_warpgroup_attention {
 
   /// Starts the products of this warpgroup's queries with a tile of keys. With many channels their descriptors are made
   /// again for each tile: the compiler would keep 32 registers with them otherwise, and spill others.
-  __device__ __forceinline__ static void start_scores(consumer_state& state) {
+  __device__ __forceinline__ static void start_scores(consumer_state& state, int stage) {
     matrix_descriptor const queries = Channels > 128 ? state.queries.kept() : state.queries;
-    matrix_descriptor const keys = state.keys.further(state.key.stage * shape::tile_bytes);
+    matrix_descriptor const keys = state.keys.further(stage * shape::tile_bytes);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
@@ -309,8 +299,8 @@ struct dense_warpgroup_attention {
     commit_multiply();
   }
   /// Starts the products of the weights of a tile with its values.
-  __device__ __forceinline__ static void start_products(consumer_state& state) {
-    matrix_descriptor const values = state.values.further(state.value.stage * shape::tile_bytes);
+  __device__ __forceinline__ static void start_products(consumer_state& state, int stage) {
+    matrix_descriptor const values = state.values.further(stage * shape::tile_bytes);
     begin_multiply(state.outputs);
 #pragma unroll
     for (int step = 0; step < shape::key_steps; ++step) {
@@ -319,13 +309,9 @@ struct dense_warpgroup_attention {
     }
     commit_multiply();
   }
-  __device__ __forceinline__ static void release_keys(scratch_type& scratch, consumer_state& state) {
-    scratch.key_ring.empty[state.key.stage].arrive_for_warp();
-    state.key.advance();
-  }
-  __device__ __forceinline__ static void release_values(scratch_type& scratch, consumer_state& state) {
-    scratch.value_ring.empty[state.value.stage].arrive_for_warp();
-    state.value.advance();
+  __device__ __forceinline__ static void finish_products(consumer_state& state, tile_reader const& reads) {
+    await_multiply<0>(state.outputs);
+    reads.release_second();
   }
   /// Multiplies outputs by the factors of their rows, unless all of the warp are 1, as they are for most tiles after
   /// the first few: none of their scores exceeds all before.

@@ -17,6 +17,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
@@ -66,10 +67,9 @@ struct dense_attention_shape {
 template <int Channels, dense_attention_policy Policy>
 struct dense_pipeline {
   using shape = dense_attention_shape<Channels, Policy>;
-  using tile_state = pipeline_state<Policy.stages>;         ///< where a warp is among stages of keys and values
-  using tile_count = pipeline_count<Policy.stages>;         ///< where a producer is among them
-  using query_state = pipeline_state<Policy.query_stages>;  ///< where a warp is among stages of queries
-  using work_state = pipeline_state<shape::work_stages>;    ///< where a warp is among stages of work items
+  using tile_count = pipeline_count<Policy.stages>;         ///< where a producer is among stages of keys and values
+  using query_count = pipeline_count<Policy.query_stages>;  ///< where a warp is among stages of queries
+  using work_count = pipeline_count<shape::work_stages>;    ///< where a warp is among work items
 
   struct scratch_type {
     alignas(1024) unsigned char query[Policy.query_stages][shape::query_bytes];  ///< blocks of queries
@@ -78,8 +78,7 @@ struct dense_pipeline {
     stage_ring<Policy.query_stages> query_ring;                                  ///< of blocks of queries
     stage_ring<Policy.stages> key_ring;                                          ///< of tiles of keys
     stage_ring<Policy.stages> value_ring;                                        ///< of tiles of values
-    stage_ring<shape::work_stages> work_ring;  ///< `full` when a number is there, `empty` when all have read it
-    std::int32_t work[shape::work_stages];     ///< numbers of work items (ids of `splits`); negative: no more
+    message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
   };
 
   token_map query_map;          ///< queries, in boxes of a block's rows x 64 channels
@@ -157,46 +156,25 @@ struct dense_pipeline {
 
   /// The producer of keys, one thread: hands out work items and loads their queries and keys.
   __device__ __forceinline__ void produce_keys(scratch_type& scratch) const {
-    std::int32_t done = 0;  // work items: a number takes one register in place of the two of a state
+    auto const next = [this](std::int32_t index) {
+      std::int32_t const other = splits.next(index);
+      return other >= 0 ? other : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
+    };
+    query_count queries;
     tile_count tiles;
-    std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    while (true) {
-      send_work(scratch, work_state::after(done), index);
-      if (index < 0) {
-        return;
-      }
-      load_keys(scratch, split_of(index), query_state::after(done), tiles);
-      ++done;
-      std::int32_t const next = splits.next(index);
-      index = next >= 0 ? next : splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
+    std::int32_t const first = splits.first(static_cast<std::int32_t>(block_index()));
+    for (auto const at : pipelined(ring_filler(queries), sent_steps(scratch.work, queries, first, next))) {
+      load_keys(scratch, split_of(at.index), at, tiles);
     }
   }
 
   /// The producer of values, one thread.
   __device__ __forceinline__ void produce_values(scratch_type& scratch) const {
-    work_state number;
+    work_count received;
     tile_count tiles;
-    while (true) {
-      scratch.work_ring.await_full(number);
-      std::int32_t const index = *const_cast<std::int32_t volatile*>(&scratch.work[number.stage]);
-      scratch.work_ring.empty[number.stage].arrive();
-      number.advance();
-      if (index < 0) {
-        return;
-      }
-      load_values(scratch, split_of(index), tiles);
+    for (auto const at : pipelined(late_reader(received), received_by_thread(scratch.work, received))) {
+      load_values(scratch, split_of(at.index), tiles);
     }
-  }
-
-  /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
-  __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch, work_state state) {
-    scratch.work_ring.await_full(state);
-    std::int32_t index = 0;
-    if (thread_index() % 32 == 0) {
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]);
-      scratch.work_ring.empty[state.stage].arrive();
-    }
-    return uniform(index);
   }
 
  private:
@@ -236,14 +214,8 @@ struct dense_pipeline {
       scratch.key_ring.empty[stage].init(warps);
       scratch.value_ring.empty[stage].init(warps);
     }
-    scratch.work_ring.init(1, warps + 1);
+    scratch.work.init(warps + 1);
     fence_barrier_init();
-  }
-
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, work_state state, std::int32_t index) {
-    scratch.work_ring.await_empty(state);
-    *const_cast<std::int32_t volatile*>(&scratch.work[state.stage]) = index;
-    scratch.work_ring.full[state.stage].arrive();
   }
 
   /// The tokens of a sequence that exist in memory.
@@ -265,8 +237,8 @@ struct dense_pipeline {
                         tokens_of(key_starts, split.sequence, split.extents.keys));
   }
   /// Loads queries and keys of a split. `tiles`: how many tiles were loaded before.
-  __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split, query_state query,
-                                            tile_count& tiles) const {
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, work_split const& split,
+                                            fill_step<Policy.query_stages> const& query, tile_count& tiles) const {
     load_queries(scratch, split, query);
     token_place const from = keys_of(key_map, split);
     for (auto const at : pipelined(ring_filler(tiles), steps_from_last{split.tiles.begin, split.tiles.end})) {
@@ -282,8 +254,8 @@ struct dense_pipeline {
   }
 
   __device__ __forceinline__ void load_queries(scratch_type& scratch, work_split const& split,
-                                               query_state query) const {
-    shared_barrier& full = scratch.query_ring.await_empty(query);
+                                               fill_step<Policy.query_stages> const& query) const {
+    shared_barrier& full = query.when_empty(scratch.query_ring);
     if (split.tiles.count() <= 0) {
       full.arrive();
       return;

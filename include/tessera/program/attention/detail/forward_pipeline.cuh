@@ -20,6 +20,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
@@ -83,6 +84,12 @@ template <int Channels, warpgroup_attention_policy Policy, class Terms, bool IsL
 struct attention_pipeline {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pipeline_type = pipeline_state<Policy.stages>;
+  /// Where a warp is among stages of queries, and among work items.
+  using query_state = pipeline_state<shape::query_stages>;
+  /// A work item, whose queries are loaded.
+  using query_step = fill_step<shape::query_stages>;
+  /// A tile of keys and values that is loaded.
+  using tile_step = fill_step<Policy.stages>;
   /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
 
@@ -121,12 +128,11 @@ struct attention_pipeline {
     alignas(16) float key_scales[Policy.stages][lane_scales];
     /// What is added to scores, of each tile of keys.
     staged_terms<Terms, Policy.consumers> terms[term_loader<Terms>::is_none ? 1 : Policy.stages];
-    stage_ring<shape::query_stages> query_ring;      ///< of blocks of queries
-    stage_ring<Policy.stages> key_ring;              ///< of tiles of keys
-    stage_ring<Policy.stages> value_ring;            ///< of tiles of values
-    stage_ring<shape::work_stages> work_ring;        ///< `full` when a number is there, `empty` when all have read it
-    std::int32_t work[shape::work_stages];           ///< numbers of work items (ids of `splits`); negative: no more
-    warp_work_item looked_up[4 * Policy.consumers];  ///< what each consumer warp has looked up
+    stage_ring<shape::query_stages> query_ring;           ///< of blocks of queries
+    stage_ring<Policy.stages> key_ring;                   ///< of tiles of keys
+    stage_ring<Policy.stages> value_ring;                 ///< of tiles of values
+    message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
+    warp_work_item looked_up[4 * Policy.consumers];       ///< what each consumer warp has looked up
     std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
   };
 
@@ -197,51 +203,38 @@ struct attention_pipeline {
 
   /// The producer, one thread: hands out work items and loads their operands.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    pipeline_state<shape::work_stages> work_pipeline;
-    pipeline_state<shape::query_stages> query;
+    query_state query;
     pipeline_type pipeline;
     step_state step;
-    std::int32_t index = splits.first(static_cast<std::int32_t>(block_index()));
-    send_work(scratch, work_pipeline, index);
-    while (true) {
-      scratch.work_ring.await_full(work_pipeline);
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_pipeline.stage]);
-      scratch.work_ring.empty[work_pipeline.stage].arrive();
-      work_pipeline.advance();
-      if (index < 0) {
-        return;
-      }
-      std::int32_t next = splits.next(index);
+    scratch.work.send(query, splits.first(static_cast<std::int32_t>(block_index())));
+    for (auto const at : pipelined(ring_filler(query), received_by_thread(scratch.work, query))) {
+      std::int32_t next = splits.next(at.index);
       if (next < 0) {
         next = splits.first(static_cast<std::int32_t>(blocks_in_grid()) + atomicAdd(taken, 1));
       }
+      query_state behind = query;
+      behind.advance();
       bool const sends_early = IsListed || query_coders > 0;  // so that others can make codes or merge lists meanwhile
       if (sends_early) {
-        send_work(scratch, work_pipeline, next);
+        scratch.work.send(behind, next);
       }
-      load_work_item(scratch, index, query, pipeline, step);
-      query.advance();
+      load_work_item(scratch, at, pipeline, step);
       if (!sends_early) {
-        send_work(scratch, work_pipeline, next);
+        scratch.work.send(behind, next);
       }
     }
   }
 
   /// Merges the lists of the thread block's work items. One warp.
   __device__ __forceinline__ void merge(scratch_type& scratch) const {
-    pipeline_state<shape::work_stages> work_pipeline;
+    pipeline_state<shape::work_stages> received;
     step_state step;
-    while (true) {
-      std::int32_t const index = next_work(scratch, work_pipeline);
-      if (index < 0) {
-        return;
-      }
+    for (auto const at : pipelined(late_reader(received), received_by_warp(scratch.work, received))) {
       tile_range seen{};
-      list_cursor own = cursor_of(index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
+      list_cursor own = cursor_of(at.index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
       own.start();
-      merge_lists(scratch.steps, step, own,
+      merge_lists(scratch.steps.merged, step, own,
                   [&](std::int32_t tile) { return tile >= seen.full_begin && tile < seen.full_end; });
-      work_pipeline.advance();
     }
   }
 
@@ -260,18 +253,6 @@ struct attention_pipeline {
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
     attention_split const split = splits.at(index);
     return {work, extents, split.of(tiles), split.slot};
-  }
-
-  /// The next work item of the calling warp: an id of `splits`, negative if there are no more.
-  __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
-                                                           pipeline_state<shape::work_stages> pipeline) {
-    scratch.work_ring.await_full(pipeline);
-    std::int32_t index = 0;
-    if (thread_index() % 32 == 0) {
-      index = *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]);
-      scratch.work_ring.empty[pipeline.stage].arrive();
-    }
-    return uniform(index);
   }
 
   /// Makes all tiles take the way of tiles that are cut on both sides, where a scale of the warpgroup's queries times
@@ -370,30 +351,22 @@ struct attention_pipeline {
       scratch.key_ring.empty[stage].init(32 * warps);
       scratch.value_ring.empty[stage].init(warps);
     }
-    scratch.work_ring.init(1, warps + 1 + query_coders + (IsListed ? 1 : 0));
+    scratch.work.init(warps + 1 + query_coders + (IsListed ? 1 : 0));
     if constexpr (IsListed) {
-      scratch.steps.init();
+      scratch.steps.merged.init(1);
     }
     fence_barrier_init();
   }
 
-  __device__ __forceinline__ static void send_work(scratch_type& scratch, pipeline_state<shape::work_stages> pipeline,
-                                                   std::int32_t index) {
-    scratch.work_ring.await_empty(pipeline);
-    *const_cast<std::int32_t volatile*>(&scratch.work[pipeline.stage]) = index;
-    scratch.work_ring.full[pipeline.stage].arrive();
-  }
-
-  __device__ __forceinline__ void load_work_item(scratch_type& scratch, std::int32_t index,
-                                                 pipeline_state<shape::query_stages> query, pipeline_type& pipeline,
-                                                 step_state& step) const {
-    auto const [work, extents, tiles, slot] = split_of(index);
+  __device__ __forceinline__ void load_work_item(scratch_type& scratch, query_step const& query,
+                                                 pipeline_type& pipeline, step_state& step) const {
+    auto const [work, extents, tiles, slot] = split_of(query.index);
     std::int32_t const key_head = key_head_of(work.head);
     if (query_coders == 0) {
       if (tiles.count() > 0) {
         load_queries(scratch, work.head, work.block * shape::rows, query);
       } else {
-        load_no_queries(scratch, query);
+        query.when_empty(scratch.query_ring).arrive();
       }
     }
     term_rows const rows = terms_of(work);
@@ -401,8 +374,8 @@ struct attention_pipeline {
       load_listed(scratch, pipeline, key_head, rows, step);
     } else {
       for (auto const at : pipelined(ring_filler(pipeline), steps_from_last{tiles.begin, tiles.end})) {
-        load_keys(scratch, at.state, key_head, at.index, rows);
-        load_values(scratch, at.state, key_head, at.index);
+        load_keys(scratch, at, key_head, at.index, rows);
+        load_values(scratch, at, key_head, at.index);
       }
     }
   }
@@ -410,36 +383,28 @@ struct attention_pipeline {
   __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
                                               term_rows const& rows, step_state& step) const {
     list_step next;
-    while (!next.is_last()) {
-      next = scratch.steps.receive(step);
+    for (auto const at : pipelined(ring_filler(pipeline), steps_while([&next] { return !next.is_last(); }))) {
+      next = scratch.steps.merged.receive(step);
       step.advance();
-      scratch.key_ring.await_empty(pipeline);
-      *const_cast<std::int32_t volatile*>(&scratch.steps.of_stage[pipeline.stage]) = next.word;
+      shared_barrier& full = at.when_empty(scratch.key_ring);
+      scratch.steps.of_stage[at.stage].write(next);
       if (next.takers() > 0) {
-        load_keys(scratch, pipeline, key_head, next.tile(), rows, next);
-        load_values(scratch, pipeline, key_head, next.tile());
+        load_keys(scratch, at, key_head, next.tile(), rows, next);
+        load_values(scratch, at, key_head, next.tile());
       } else {
-        scratch.key_ring.full[pipeline.stage].arrive();
-        scratch.value_ring.await_empty(pipeline);
-        scratch.value_ring.full[pipeline.stage].arrive();
+        full.arrive();
+        at.when_empty(scratch.value_ring).arrive();
       }
-      pipeline.advance();
     }
-  }
-
-  __device__ __forceinline__ static void load_no_queries(scratch_type& scratch,
-                                                         pipeline_state<shape::query_stages> query) {
-    scratch.query_ring.await_empty(query);
-    scratch.query_ring.full[query.stage].arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
   __device__ __forceinline__ void load_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
-                                               pipeline_state<shape::query_stages> query) const {
+                                               query_step const& query) const {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
     int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
-    shared_barrier& full = scratch.query_ring.await_empty(query);
+    shared_barrier& full = query.when_empty(scratch.query_ring);
     full.arrive_and_expect(shape::query_bytes + scale_bytes);
     if (scale_bytes > 0) {
       load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);
@@ -450,16 +415,16 @@ struct attention_pipeline {
                {panel * shape::row_bytes, head * padded_queries + row});
     }
   }
-  __device__ __forceinline__ void load_keys(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+  __device__ __forceinline__ void load_keys(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                             std::int32_t tile, term_rows const& rows, list_step step = {}) const {
-    shared_barrier& full = scratch.key_ring.await_empty(pipeline);
+    shared_barrier& full = at.when_empty(scratch.key_ring);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    load_terms(scratch, pipeline, tile, rows, shape::key_bytes + scale_bytes, step);
-    load_bytes(scratch.key_scales[pipeline.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
+    load_terms(scratch, at.stage, tile, rows, shape::key_bytes + scale_bytes, step);
+    load_bytes(scratch.key_scales[at.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.key[pipeline.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
+      load_box(scratch.key[at.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
     }
   }
@@ -472,9 +437,9 @@ struct attention_pipeline {
                          divide_up(queries, shape::warpgroup_rows));
   }
   /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
-  __device__ __forceinline__ void load_terms(scratch_type& scratch, pipeline_type pipeline, std::int32_t tile,
-                                             term_rows const& rows, int other_bytes, list_step step) const {
-    shared_barrier& full = scratch.key_ring.full[pipeline.stage];
+  __device__ __forceinline__ void load_terms(scratch_type& scratch, int stage, std::int32_t tile, term_rows const& rows,
+                                             int other_bytes, list_step step) const {
+    shared_barrier& full = scratch.key_ring.full[stage];
     if constexpr (term_loader<Terms>::is_none) {
       full.arrive_and_expect(other_bytes);
     } else {
@@ -482,17 +447,17 @@ struct attention_pipeline {
       full.arrive_and_expect(other_bytes + (IsListed ? step.takers() : own) * term_loader<Terms>::bytes);
       for (std::int32_t i = 0; i < own; ++i) {
         if (!IsListed || step.is_taken_by(i)) {  // takers are among them
-          terms.load(scratch.terms[pipeline.stage], i, rows, tile, padded_keys, full);
+          terms.load(scratch.terms[stage], i, rows, tile, padded_keys, full);
         }
       }
     }
   }
-  __device__ __forceinline__ void load_values(scratch_type& scratch, pipeline_type pipeline, std::int32_t head,
+  __device__ __forceinline__ void load_values(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                               std::int32_t tile) const {
-    shared_barrier& full = scratch.value_ring.await_empty(pipeline);
+    shared_barrier& full = at.when_empty(scratch.value_ring);
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[pipeline.stage], value_map, full, {0, which * channels});
+    load_box(scratch.value[at.stage], value_map, full, {0, which * channels});
   }
 };
 

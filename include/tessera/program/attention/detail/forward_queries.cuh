@@ -16,7 +16,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
-#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/head_view.hpp>
@@ -89,19 +90,16 @@ struct uncoded_queries {
   template <class Pipeline>
   __device__ __forceinline__ void encode_next_blocks(Pipeline const& pipeline, typename Pipeline::scratch_type& scratch,
                                                      int coder) const {
-    pipeline_state<Pipeline::shape::query_stages> query;
-    for (bool is_first = true;; is_first = false) {
-      std::int32_t const index = Pipeline::next_work(scratch, query);
-      if (index < 0) {
-        return;
-      }
-      scratch.query_ring.empty[query.stage].wait(query.phase ^ 1U);
+    typename Pipeline::query_state query;
+    bool is_first = true;
+    for (auto const at : pipelined(ring_filler(query), received_by_warp(scratch.work, query))) {
+      shared_barrier& full = at.when_empty(scratch.query_ring);
       if (!is_first) {
-        encode_block<2>(pipeline, scratch, index, query.stage, coder, coders);
+        encode_block<2>(pipeline, scratch, at.index, at.stage, coder, coders);
       }
       fence_async_proxy();
-      scratch.query_ring.full[query.stage].arrive();
-      query.advance();
+      full.arrive();
+      is_first = false;
     }
   }
 

@@ -18,9 +18,8 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
-#include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
-#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
@@ -67,29 +66,13 @@ struct list_step {
 /// Steps in shared memory: on their way to the producer, and those of the stages of keys.
 template <int Stages>
 struct listed_steps {
-  static constexpr int stages = 8;  ///< steps that are merged ahead of the producer
+  /// 8 steps are merged ahead of the producer.
+  using ring_type = message_ring<list_step, 8>;
   /// Where merging, or the producer, is.
-  using state_type = pipeline_state<stages>;
+  using state_type = typename ring_type::state_type;
 
-  std::int32_t words[stages];     ///< steps that have been merged
-  std::int32_t of_stage[Stages];  ///< the step of each stage of keys
-  stage_ring<stages> ring;        ///< of steps
-
-  /// One thread, before fence_barrier_init().
-  __device__ __forceinline__ void init() { ring.init(1, 1); }
-  /// Sends a step to the producer. One thread.
-  __device__ __forceinline__ void send(state_type const& at, list_step step) {
-    ring.await_empty(at);
-    *const_cast<std::int32_t volatile*>(&words[at.stage]) = step.word;
-    ring.full[at.stage].arrive();
-  }
-  /// The next step. The producer's thread.
-  [[nodiscard]] __device__ __forceinline__ list_step receive(state_type const& at) {
-    ring.await_full(at);
-    list_step const step{*const_cast<std::int32_t volatile*>(&words[at.stage])};
-    ring.empty[at.stage].arrive();
-    return step;
-  }
+  ring_type merged;                            ///< steps that have been merged
+  shared_message<list_step> of_stage[Stages];  ///< the step of each stage of keys
 };
 
 /// A lane's place in a list. Tiles from `begin` to `end` - 1 count, others are passed over.
@@ -132,9 +115,9 @@ struct list_cursor {
 
 /// Merges the lists that lanes have cursors of, of which `is_plain`(tile) says whether the lane's rows see all of its
 /// keys, and sends the steps: at least one. A warp.
-template <class Steps, class IsPlain>
-__device__ __forceinline__ void merge_lists(Steps& steps, typename Steps::state_type& to, list_cursor& own,
-                                            IsPlain const& is_plain) {
+template <int Stages, class IsPlain>
+__device__ __forceinline__ void merge_lists(message_ring<list_step, Stages>& steps, pipeline_state<Stages>& to,
+                                            list_cursor& own, IsPlain const& is_plain) {
   bool is_last = false;
   while (!is_last) {
     std::int32_t const tile = -largest_of_warp(-own.tile);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `stage_ring`: the barriers of a ring of stages in shared memory, which some warps fill and others read. Each side
 /// has a pipeline_state, which counts in the same way. Loops over steps are pipelined_ring.cuh's; by hand, for stages
-/// that come one at a time, or whose reads overlap those of another ring:
+/// that come one at a time:
 ///
 ///     stage_ring<4> ring;                                    // in scratch; one thread calls init(), then fences
 ///     // who fills:
