@@ -56,7 +56,7 @@
 #include <tessera/algorithm/gemm/materialize.hpp>
 #include <tessera/algorithm/loss/detail/distillation_arguments.hpp>
 #include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
-#include <tessera/algorithm/loss/linear_distillation_regions.hpp>
+#include <tessera/algorithm/loss/detail/distillation_regions.hpp>
 #include <tessera/algorithm/loss/linear_distillation_types.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
