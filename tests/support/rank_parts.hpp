@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/loss/vocabulary_part.hpp>
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
 
 #include "support/loss_reference.hpp"
 

@@ -51,12 +51,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/check_ranks.hpp>
 #include <tessera/algorithm/loss/detail/rank_loss.hpp>
 #include <tessera/algorithm/loss/detail/reduce_hidden.hpp>
 #include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
-#include <tessera/algorithm/loss/vocabulary_part.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>

@@ -39,6 +39,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/loss/chosen_log_probabilities.hpp>
+#include <tessera/algorithm/loss/detail/check_ranks.hpp>
 #include <tessera/algorithm/loss/detail/rank_loss.hpp>
 #include <tessera/algorithm/loss/detail/reduce_hidden.hpp>
 #include <tessera/algorithm/loss/hidden_progress.hpp>
@@ -46,7 +47,6 @@
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/algorithm/loss/soft_target_loss.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel.hpp>
-#include <tessera/algorithm/loss/vocabulary_part.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>

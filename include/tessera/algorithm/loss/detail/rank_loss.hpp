@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/check_ranks.hpp>
 #include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
-#include <tessera/algorithm/loss/vocabulary_part.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
@@ -37,11 +37,6 @@ namespace tessera {
 inline namespace v0 {
 
 namespace detail {
-
-/// Throws value_error for a number of ranks that cannot be.
-inline void check_ranks(char const* function, std::int64_t ranks) {
-  check<value_error>(ranks >= 1, function, ": there are ", ranks, " ranks but must be 1 or more");
-}
 
 /// The workspace of a rank_loss: what ranks share, then the rank's own loss. Target: what a rank tells of targets.
 template <class State, class Target>
