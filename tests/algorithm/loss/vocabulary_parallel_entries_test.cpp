@@ -273,6 +273,38 @@ TEST_CASE("soft targets of a backward pass on ranks are those of its forward pas
   }
 }
 
+TEST_CASE("soft targets on ranks whose hidden states are spread, too, are those of the whole", "[host][threads]") {
+  using loss = sequence_parallel<vocabulary_parallel<soft_target_loss<ranks_loss<float, loss_statistics>>>>;
+  auto p = make_target_problem<float>(24, 90, 8, 3, true);
+  p.base.options.smoothing = 0.1F;
+  auto const expected = reference_targets(p);
+  for (int const count : rank_counts) {
+    auto all = spread<float>(p, count);
+    std::int64_t const share = 24 / count * 8;
+    testing::on_ranks(count, [&](threads& ranks) {
+      cpu const exec{.threads = 1};
+      auto& own = all[static_cast<std::size_t>(ranks.rank())];
+      auto const plan = loss::plan_backward<float>(exec, count, own.own.shape(), p.base.options);
+      buffer<std::byte> memory(exec, plan.bytes());
+      workspace const space(plan, memory);
+      auto in = own.own.inputs();
+      in.hidden = {p.base.hidden.data() + ranks.rank() * share, {24 / count, 8}};
+      own.found.hidden.resize(static_cast<std::size_t>(share));
+      loss::forward(exec, ranks, in, own.part, p.base.options, own.values.outputs<loss_statistics>(), space);
+      side_queue<cpu> const side(exec, loss::side_marks, true);
+      loss::backward(exec, side, ranks, in, own.part, p.base.options, {},
+                     linear_loss_gradients<float>{{own.found.hidden.data(), {24 / count, 8}}}, space);
+      exec.wait();
+    });
+    std::vector<float> hidden;
+    for (auto const& own : all) {
+      CHECK(wrong_targets(expected, own.values, true, 1e-5) == 0);
+      hidden.insert(hidden.end(), own.found.hidden.begin(), own.found.hidden.end());
+    }
+    CHECK(relative_distance(hidden, expected.gradient.hidden) <= 4e-6);
+  }
+}
+
 namespace {
 
 /// Runs a chosen_log_probabilities on all ranks.

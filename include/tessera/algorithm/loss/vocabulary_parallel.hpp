@@ -88,6 +88,8 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   /// The loss that each rank runs over its own entries.
   using own_loss = linear_loss<Tile, Statistics, Filter, Map>;
   using value_type = typename own_loss::value_type;
+  /// The extents of a problem.
+  using shape_type = linear_loss_shape;
   /// The inputs of a call, with labels of type Label.
   template <class Label>
   using inputs = typename own_loss::template inputs<Label>;

@@ -76,6 +76,8 @@ struct vocabulary_parallel<soft_target_loss<linear_loss<Tile, Statistics, Filter
   /// The loss with the whole classifier.
   using whole_loss = soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>>;
   using value_type = typename whole_loss::value_type;
+  /// The extents of a problem.
+  using shape_type = soft_target_shape;
   /// The inputs of a call, with entries of type Entry.
   template <class Entry>
   using inputs = typename whole_loss::template inputs<Entry>;
