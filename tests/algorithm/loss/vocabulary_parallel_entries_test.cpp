@@ -273,6 +273,32 @@ TEST_CASE("soft targets of a backward pass on ranks are those of its forward pas
   }
 }
 
+TEST_CASE("one entry of weight 1 is a label on ranks, which may have 32 bits", "[host][threads]") {
+  auto const labelled = make_loss_problem<float, std::int32_t>(40, 90, 8);
+  target_problem<float, std::int32_t> const soft{make_loss_problem<float>(40, 90, 8), 1, labelled.labels,
+                                                 std::vector<float>(40, 1.0F)};
+  cpu const exec{.threads = 1};
+  auto const targets = run_targets_on_ranks<ranks_loss<float>, float>(3, exec, soft, {}, identity_logits{}, false);
+  using loss = vocabulary_parallel<ranks_loss<float>>;
+  testing::on_ranks(3, [&](threads& ranks) {
+    auto const own = problem_of_rank(labelled, ranks.rank(), 3);
+    auto const plan = loss::plan_backward<float>(exec, 3, {40, own.vocabulary, 8});
+    buffer<std::byte> memory(exec, plan.bytes());
+    workspace const space(plan, memory);
+    std::vector<float> value(1);
+    std::vector<float> hidden(320);
+    vocabulary_part const part = part_of_rank(ranks.rank(), 3, 90);
+    loss::forward(exec, ranks, own.inputs(), part, {}, {value}, space);
+    loss::backward(exec, ranks, own.inputs(), part, {}, {}, linear_loss_gradients<float>{{hidden.data(), {40, 8}}},
+                   space);
+    exec.wait();
+    if (ranks.rank() == 0) {
+      CHECK(value[0] == Approx(targets[0].values.loss[0]).epsilon(1e-6));
+      CHECK(relative_distance(hidden, doubles_of(targets[0].found.hidden)) <= 2e-6);
+    }
+  });
+}
+
 TEST_CASE("soft targets on ranks whose hidden states are spread, too, are those of the whole", "[host][threads]") {
   using loss = sequence_parallel<vocabulary_parallel<soft_target_loss<ranks_loss<float, loss_statistics>>>>;
   auto p = make_target_problem<float>(24, 90, 8, 3, true);

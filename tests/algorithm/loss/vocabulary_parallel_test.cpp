@@ -53,10 +53,8 @@ template <class T>
 loss_problem<T> own_problem(loss_problem<T> const& p, vocabulary_part const& part, std::int64_t end) {
   auto own = p;
   own.vocabulary = end - part.first;
-  own.classifier.assign(p.classifier.begin() + part.first * p.channels, p.classifier.begin() + end * p.channels);
-  if (!p.bias.empty()) {
-    own.bias.assign(p.bias.begin() + part.first, p.bias.begin() + end);
-  }
+  own.classifier = rows_between(p.classifier, part.first, end, p.channels);
+  own.bias = rows_between(p.bias, part.first, end, 1);
   return own;
 }
 

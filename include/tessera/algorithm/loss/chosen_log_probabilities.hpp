@@ -18,7 +18,8 @@
 /// Cost, for N tokens of D channels with K entries each: 2 N K D FLOPs. Bytes: N D of the hidden states, in their type,
 /// N K D of rows of the classifier, which lie anywhere (a row that several tokens choose is read again unless a cache
 /// has it), and N K entries and results. A group of 32 lanes, a warp, takes four entries of a token, with loads of 16
-/// bytes where rows begin at multiples of 16 bytes and have whole chunks, and element by element elsewhere.
+/// bytes where rows begin at multiples of 16 bytes and have whole chunks, and element by element elsewhere. Over ranks:
+/// vocabulary_parallel_entries.hpp.
 #pragma once
 
 #include <cstdint>

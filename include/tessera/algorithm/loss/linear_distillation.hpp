@@ -25,7 +25,8 @@
 ///
 /// Divergences: forward_kl, reverse_kl, jensen_shannon, or a user's own (map/divergence.hpp). With a cross-entropy
 /// beside it, call linear_loss, too, and give one of them the other's weight. Classifiers of another type, as fp32 or
-/// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp.
+/// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp. Maps of logits: with_logit_maps.hpp. Classifiers
+/// that are spread over ranks: vocabulary_parallel_distillation.hpp.
 ///
 /// Cost: products of tokens x vocabulary x channels: two in the forward pass (four where the Divergence is no mean of
 /// log-ratios) and four in the backward pass, of which two make the logits again; a gradient that is null costs none.
@@ -143,8 +144,8 @@ struct linear_distillation {
     return regions<Gradient>(back, shape, options).plan;
   }
 
-  /// Enqueues the loss, in a workspace of plan_forward() or plan_backward(). `exchange`: what vocabulary_parallel gives,
-  /// whose ranks have other parts of the vocabulary.
+  /// Enqueues the loss, in a workspace of plan_forward() or plan_backward(). `exchange`: what vocabulary_parallel
+  /// gives, whose ranks have other parts of the vocabulary.
   template <Executor Exec, class Exchange = detail::no_exchange>
   static void forward(Exec const& exec, inputs const& in, distillation_options const& options,
                       distillation_outputs const& out, workspace const& space, Exchange const& exchange = {}) {

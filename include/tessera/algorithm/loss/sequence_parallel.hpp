@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `sequence_parallel`: a vocabulary_parallel loss, of labels or of soft targets, whose hidden states are spread over the same ranks, too: rank r has
-/// those of the r-th of equal parts of the tokens, as where layers work on parts of sequences, and gets the gradient of
-/// these.
+/// `sequence_parallel`: a vocabulary_parallel loss, of labels or of soft targets, whose hidden states are spread over
+/// the same ranks, too: rank r has those of the r-th of equal parts of the tokens, as where layers work on parts of
+/// sequences, and gets the gradient of these.
 ///
 ///     #include <tessera/algorithm/loss/sequence_parallel.hpp>
 ///     #include <tessera/comm/loopback.hpp>

@@ -31,20 +31,24 @@
 /// on all ranks: a quarter of the tokens, at least 4 MiB of gradient, or as many as `chunk_tokens` says. With a filter
 /// all tokens are one, since the last part with a gradient is known to the device alone where it takes entries in order
 /// of their use. Parts of the vocabulary may come in another order than without a side queue. Where hidden states are
-/// spread over the ranks, too: sequence_parallel.hpp.
+/// spread over the ranks, too: sequence_parallel.hpp. Targets of several entries, and log-probabilities of chosen ones:
+/// vocabulary_parallel_entries.hpp. Distillation: vocabulary_parallel_distillation.hpp. Sources as classifiers:
+/// vocabulary_parallel<with_classifier<Loss, Source>>.
 ///
-/// Options are those of linear_loss, but labels are not smoothed. Weights of tokens and of classes, outputs and
-/// upstream gradients are of all tokens and of the whole vocabulary, and the same on each rank, as are the hidden
-/// states. A bias, a LogitMap and a RowFinish's states have a rank's own entries, counted from its first one, but for
-/// those of arg_max_reducer and largest_entries_reducer, which are entries of the vocabulary. A filter leaves out what
-/// it would for one rank, or less. The hidden states' gradient is contiguous. Where it accumulates, the ranks' old
-/// gradients are the same.
+/// Options are those of linear_loss. Weights of tokens and of classes, outputs and upstream gradients are of all tokens
+/// and of the whole vocabulary, and the same on each rank, as are the hidden states. A rank may have no entries; it
+/// takes part in all exchanges. Labels are smoothed over the whole vocabulary: each rank's own loss has the smoothing
+/// that its part gets, and gradients of labels are made one by one (program/loss/detail/rank_targets.hpp). A bias, a
+/// LogitMap and a RowFinish's states have a rank's own entries, counted from its first one, but for those of
+/// arg_max_reducer and largest_entries_reducer, which are entries of the vocabulary. A filter leaves out what it would
+/// for one rank, or less. The hidden states' gradient is contiguous. Where it accumulates, the ranks' old gradients are
+/// the same.
 ///
-/// Memory: that of the loss over the rank's entries, and for each token (1 + 2 * ranks) states and a few words.
-/// Traffic: ranks * tokens * (sizeof(state) + 4) bytes, and the hidden states' gradient. Errors: as linear_loss, with
-/// names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the others to its Communicator.
-/// Calls neither wait for a stream nor allocate, as far as the Communicator does not. Results are the same bits each
-/// time if the Communicator's reductions are.
+/// Memory: that of the loss over the rank's entries, and for each token (1 + 2 * ranks) states and a few words, four
+/// more with smoothing. Traffic: ranks * tokens * (sizeof(state) + 4) bytes, and the hidden states' gradient. Errors:
+/// as linear_loss, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the others
+/// to its Communicator. Calls neither wait for a stream nor allocate, as far as the Communicator does not. Results are
+/// the same bits each time if the Communicator's reductions are.
 #pragma once
 
 #include <cstddef>

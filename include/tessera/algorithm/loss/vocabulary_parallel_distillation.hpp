@@ -22,11 +22,11 @@
 /// gradients are of all tokens, and the same on each rank. A rank may have no entries. The hidden states' gradient is
 /// contiguous; where it accumulates, the ranks' old gradients are the same.
 ///
-/// Exchanges: the forward pass has one all_gather of a state of 20 bytes for each token, in which both log-sum-exps are,
-/// and the divergence of forward_kl and reverse_kl; others need both log-sum-exps first, and a second all_gather of 16
-/// bytes for each token. They are merged in the order of the ranks, so that all ranks get the same bits. The backward
-/// pass adds up the ranks' gradients of hidden states by all_reduce, in their own type: after all products, or with a
-/// side queue beside those of the last part of the classifier's gradient.
+/// Exchanges: the forward pass has one all_gather of a state of 20 bytes for each token, in which both log-sum-exps
+/// are, and the divergence of forward_kl and reverse_kl; others need both log-sum-exps first, and a second all_gather
+/// of 16 bytes for each token. They are merged in the order of the ranks, so that all ranks get the same bits. The
+/// backward pass adds up the ranks' gradients of hidden states by all_reduce, in their own type: after all products, or
+/// with a side queue beside those of the last part of the classifier's gradient.
 ///
 /// Memory: that of the distillation of the rank's entries, and for each token (20 or 36) * ranks bytes. Errors: as
 /// linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the
