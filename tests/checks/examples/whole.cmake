@@ -65,9 +65,9 @@ tessera_check_example(algorithm/loss/with_logit_maps.hpp
   ${given_matrix} teacher_classifier, tessera::array_view<float const> log_prior, tessera::array_view<float> value, \
   tessera::workspace const& space"
   "${cpu_includes}struct adjusted {\n  tessera::array_view<float const> log_prior;\n\
-  float operator()(float logit, std::int64_t, std::int64_t entry) const { return logit + log_prior[entry]\;}\n\
-  float slope(float, std::int64_t, std::int64_t) const { return 1.0F\;}\n\
-  float steepest() const { return 1.0F\;}\n}\;\n")
+  float operator()(float logit, std::int64_t, std::int64_t entry) const { return logit + log_prior[entry];}\n\
+  float slope(float, std::int64_t, std::int64_t) const { return 1.0F;}\n\
+  float steepest() const { return 1.0F;}\n};\n")
 tessera_check_example(algorithm/loss/sequence_parallel.hpp
   "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
   std::int64_t vocabulary, std::int64_t channels, ${given_matrix} own_hidden, ${given_matrix} own_rows, \
