@@ -11,5 +11,7 @@ using namespace tessera;
 
 void take_labels(sequence_parallel<vocabulary_parallel<exact_cross_entropy>>::inputs<std::int64_t> const&) {}
 #if defined(TESSERA_FAIL)
-int marks() { return sequence_parallel<vocabulary_parallel<linear_distillation<bfloat16>>>::side_marks; }
+int marks() {
+  return sequence_parallel<vocabulary_parallel<linear_distillation<bfloat16>>>::side_marks;
+}
 #endif
