@@ -109,9 +109,9 @@ void check_found(std::vector<rank_found<Gradient>> const& all, gradient_referenc
 
 /// Calls run(rank on its GPU) on all ranks.
 template <class Gradient, class Run>
-std::vector<rank_found<Gradient>> on_all(int count, Run const& run) {
+std::vector<rank_found<Gradient>> on_all(nccl_communicators const& comms, int count, Run const& run) {
   std::vector<rank_found<Gradient>> all(static_cast<std::size_t>(count));
-  auto const thrown = on_nccl_ranks(count, [&](ncclComm_t comm, int rank) {
+  auto const thrown = on_nccl_ranks(comms, count, [&](ncclComm_t comm, int rank) {
     rank_of_gpu on(comm);
     all[static_cast<std::size_t>(rank)] = run(on, rank);
   });
@@ -122,12 +122,13 @@ std::vector<rank_found<Gradient>> on_all(int count, Run const& run) {
 }
 
 template <class Whole, class Gradient>
-void check_soft(int count, target_problem<bfloat16> const& p, double tolerance, bool has_empty = false) {
+void check_soft(nccl_communicators const& comms, int count, target_problem<bfloat16> const& p, double tolerance,
+                bool has_empty = false) {
   using loss = vocabulary_parallel<soft_target_loss<Whole>>;
   auto const expected = reference_targets(p);
   for (bool const has_side : {false, true}) {
     CAPTURE(count, p.base.tokens, p.base.vocabulary, p.k, has_side, has_empty);
-    auto const all = on_all<Gradient>(count, [&](rank_of_gpu& on, int rank) {
+    auto const all = on_all<Gradient>(comms, count, [&](rank_of_gpu& on, int rank) {
       auto const own = problem_of(rank, count, p.base, has_empty);
       device_problem<bfloat16, std::int64_t> const in(on.exec, own);
       auto const entries = to_device(on.exec, p.entries);
@@ -149,11 +150,11 @@ void check_soft(int count, target_problem<bfloat16> const& p, double tolerance, 
   }
 }
 
-void check_smoothed(int count, loss_problem<bfloat16> const& p, bool has_empty) {
+void check_smoothed(nccl_communicators const& comms, int count, loss_problem<bfloat16> const& p, bool has_empty) {
   using whole = cut_cross_entropy_of<bfloat16, loss_statistics>;
   using loss = vocabulary_parallel<whole>;
   CAPTURE(count, p.tokens, p.vocabulary, has_empty);
-  auto const all = on_all<float>(count, [&](rank_of_gpu& on, int rank) {
+  auto const all = on_all<float>(comms, count, [&](rank_of_gpu& on, int rank) {
     auto const own = problem_of(rank, count, p, has_empty);
     device_problem<bfloat16, std::int64_t> const in(on.exec, own);
     return run_passes<loss, float>(on, in.inputs(), linear_loss_shape{own.tokens, own.vocabulary, own.channels},
@@ -163,7 +164,7 @@ void check_smoothed(int count, loss_problem<bfloat16> const& p, bool has_empty) 
   check_found(all, reference_gradient(p), 5e-3);
 }
 
-void check_chosen(int count) {
+void check_chosen(nccl_communicators const& comms, int count) {
   auto p = make_loss_problem<bfloat16>(33, 500, 64, true);
   p.options.softcap = 3.0F;
   chosen_entries<std::int64_t> chosen(p, 6);
@@ -171,7 +172,7 @@ void check_chosen(int count) {
   using call = vocabulary_parallel<chosen_log_probabilities<bfloat16>>;
   std::vector<std::vector<float>> all(static_cast<std::size_t>(count));
   std::vector<std::string> said(all.size());
-  auto const thrown = on_nccl_ranks(count, [&](ncclComm_t comm, int rank) {
+  auto const thrown = on_nccl_ranks(comms, count, [&](ncclComm_t comm, int rank) {
     rank_of_gpu on(comm);
     auto const own = problem_of(rank, count, p, false);
     device_problem<bfloat16, std::int64_t> const in(on.exec, own);
@@ -198,24 +199,26 @@ void check_chosen(int count) {
 }
 
 void check_all(int count) {
-  for (auto const& extents : {std::vector<std::int64_t>{1, 9, 8, 3}, {130, 777, 64, 7}, {301, 3001, 136, 20}}) {
+  nccl_communicators const comms(count);
+  for (auto const& extents : {std::vector<std::int64_t>{1, 9, 8, 3}, {130, 777, 64, 7}, {201, 1501, 72, 20}}) {
     auto p = make_target_problem<bfloat16>(extents[0], extents[1], extents[2], extents[3], true, -0.2);
     p.base.options.z_factor = 1e-2F;
     p.base.options.softcap = 4.0F;
-    check_soft<exact_cross_entropy, float>(count, p, 4e-3);
-    check_soft<exact_cross_entropy, bfloat16>(count, p, 9e-3);
+    check_soft<exact_cross_entropy, float>(comms, count, p, 4e-3);
+    check_soft<exact_cross_entropy, bfloat16>(comms, count, p, 9e-3);
     p.base.options.workspace_budget = std::int64_t{64} << 20;  // each rank keeps softmaxes of its entries
-    check_soft<exact_cross_entropy, float>(count, p, 8e-3);
+    check_soft<exact_cross_entropy, float>(comms, count, p, 8e-3);
     p.base.options.workspace_budget = 0;
     p.base.options.hidden_threshold = p.base.options.classifier_threshold = 1e-20F;  // marks, and leaves out nothing
-    check_soft<cut_cross_entropy, float>(count, p, 4e-3);
+    check_soft<cut_cross_entropy, float>(comms, count, p, 4e-3);
     auto labels = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
     labels.options = {.smoothing = 0.2F, .hidden_threshold = 1e-20F, .classifier_threshold = 1e-20F};
-    check_smoothed(count, labels, false);
-    check_smoothed(count, labels, true);
+    check_smoothed(comms, count, labels, false);
+    check_smoothed(comms, count, labels, true);
   }
-  check_soft<exact_cross_entropy, bfloat16>(count, make_target_problem<bfloat16>(130, 777, 64, 5, true), 9e-3, true);
-  check_chosen(count);
+  check_soft<exact_cross_entropy, bfloat16>(comms, count, make_target_problem<bfloat16>(130, 777, 64, 5, true), 9e-3,
+                                            true);
+  check_chosen(comms, count);
 }
 
 }  // namespace nccl_entries
