@@ -45,8 +45,9 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class Loss>
-struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
 
 /// T: the type of hidden states, classifier and bias: bfloat16, float16 or float, of any strides. Map: the LogitMap of
 /// the loss. Classifier: a view, or a source of rows (with_classifier.hpp), whose elements are made one by one.

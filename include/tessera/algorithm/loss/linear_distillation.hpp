@@ -92,8 +92,9 @@
 namespace tessera {
 inline namespace v0 {
 
-template <class Loss>
-struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
 
 namespace detail {
 

@@ -147,8 +147,9 @@ struct soft_target_regions {
 /// Loss: a linear_loss, as cut_cross_entropy or exact_cross_entropy.
 template <class Loss>
 struct soft_target_loss;
-template <class Loss>
-struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
 
 /// The loss of a linear_loss whose targets are entries with weights.
 template <class Tile, LogitReducer Statistics, class Filter, LogitMap Map>
