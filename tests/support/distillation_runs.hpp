@@ -35,6 +35,8 @@ struct distillation_problem {
   std::vector<T> bias = {};          ///< may be empty
   std::vector<T> teacher_bias = {};  ///< may be empty
   tessera::distillation_options options = {};
+  reference_map map = {};          ///< what the reference does to the student's logits
+  reference_map teacher_map = {};  ///< the same of the teacher's
 };
 
 /// Makes a problem with logits of a spread of about 2.
@@ -84,7 +86,8 @@ struct distillation_reference {
 template <class T>
 std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vector<T> const& classifier,
                                         std::vector<T> const& bias, std::int64_t token, std::int64_t channels,
-                                        double cap, double temperature, std::vector<double>* slopes) {
+                                        double cap, double temperature, reference_map const& map,
+                                        std::vector<double>* slopes) {
   std::vector<double> logits;
   std::int64_t const entries = static_cast<std::int64_t>(classifier.size()) / channels;
   for (std::int64_t j = 0; j < entries; ++j) {
@@ -94,9 +97,10 @@ std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vecto
              as_double(classifier[static_cast<std::size_t>(j * channels + i)]);
     }
     double const bent = cap > 0 ? std::tanh(sum / cap) : 0;
-    logits.push_back((cap > 0 ? cap * bent : sum) / temperature);
+    double const scaled = (cap > 0 ? cap * bent : sum) / temperature;
+    logits.push_back(map.value != nullptr ? map.value(scaled, token, j) : scaled);
     if (slopes != nullptr) {
-      slopes->push_back((1 - bent * bent) / temperature);
+      slopes->push_back((1 - bent * bent) / temperature * (map.slope != nullptr ? map.slope(scaled, token, j) : 1.0));
     }
   }
   return logits;
@@ -160,11 +164,12 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
   for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
     std::vector<double> slopes;
     std::vector<double> gradient;
-    auto log_q = distillation_logits(p.hidden, p.classifier, p.bias, i, p.shape.channels,
-                                     static_cast<double>(o.softcap), static_cast<double>(o.temperature), &slopes);
-    auto log_p =
-        distillation_logits(p.teacher_hidden, p.teacher_classifier, p.teacher_bias, i, p.shape.teacher_channels,
-                            static_cast<double>(o.teacher_softcap), static_cast<double>(o.temperature), nullptr);
+    auto log_q =
+        distillation_logits(p.hidden, p.classifier, p.bias, i, p.shape.channels, static_cast<double>(o.softcap),
+                            static_cast<double>(o.temperature), p.map, &slopes);
+    auto log_p = distillation_logits(p.teacher_hidden, p.teacher_classifier, p.teacher_bias, i,
+                                     p.shape.teacher_channels, static_cast<double>(o.teacher_softcap),
+                                     static_cast<double>(o.temperature), p.teacher_map, nullptr);
     to_log_probabilities(log_q);
     to_log_probabilities(log_p);
     result.divergence.push_back(divergence_of_row(kind, beta, log_p, log_q, gradient));
@@ -207,15 +212,21 @@ struct plain_classifier {
   }
 };
 
+/// Changes nothing of inputs.
+struct given_inputs {
+  template <class Inputs>
+  void operator()(Inputs&) const {}
+};
+
 /// Runs both passes with everything in the executor's memory, gradients filled with NaN before. `times`: how often the
 /// backward pass runs, adding to what is there but the first time.
-/// `student`, `teacher`: make the classifiers of views of the problem's.
+/// `student`, `teacher`: make the classifiers of views of the problem's. `change`: changes the inputs.
 template <class Loss, class Gradient, class Exec, class T, class Student = plain_classifier<T>,
-          class Teacher = plain_classifier<T>>
+          class Teacher = plain_classifier<T>, class Change = given_inputs>
 distillation_results<Gradient> run_distillation(Exec const& exec, distillation_problem<T> const& p,
                                                 decltype(Loss::inputs::divergence) const& given_divergence = {},
-                                                int times = 1, Student const& student = {},
-                                                Teacher const& teacher = {}) {
+                                                int times = 1, Student const& student = {}, Teacher const& teacher = {},
+                                                Change const& change = {}) {
   auto const given = [&](auto const& values) {
     tessera::buffer<typename std::decay_t<decltype(values)>::value_type> memory(
         exec, static_cast<std::int64_t>(values.size()));
@@ -258,6 +269,7 @@ distillation_results<Gradient> run_distillation(Exec const& exec, distillation_p
   if (!p.weights.empty()) {
     in.weights = weights.view();
   }
+  change(in);
   auto const plan = Loss::template plan_backward<Gradient>(exec, s, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);

@@ -64,8 +64,7 @@ struct own_stream {
 /// Calls run(comm, rank) in a thread for each of the first devices, which is current there. Gives what each has thrown,
 /// or "".
 template <class Run>
-std::vector<std::string> on_nccl_ranks(int count, Run const& run, bool has_thread_blocks = true) {
-  nccl_communicators const comms(count, has_thread_blocks);
+std::vector<std::string> on_nccl_ranks(nccl_communicators const& comms, int count, Run const& run) {
   std::vector<std::string> thrown(static_cast<std::size_t>(count));
   std::vector<std::thread> workers;
   for (int rank = 0; rank < count; ++rank) {
@@ -82,6 +81,11 @@ std::vector<std::string> on_nccl_ranks(int count, Run const& run, bool has_threa
     worker.join();
   }
   return thrown;
+}
+/// The same with communicators for this call alone, whose making takes a second.
+template <class Run>
+std::vector<std::string> on_nccl_ranks(int count, Run const& run, bool has_thread_blocks = true) {
+  return on_nccl_ranks(nccl_communicators(count, has_thread_blocks), count, run);
 }
 
 inline int device_count() {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/algorithm/loss/linear_distillation.hpp>
@@ -12,6 +13,7 @@
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/observer.hpp>
 #include <tessera/map/forward_kl.hpp>
 #include <tessera/map/jensen_shannon.hpp>
 #include <tessera/map/reverse_kl.hpp>
@@ -249,21 +251,46 @@ TEST_CASE("a backward pass of distillation refuses another forward pass, and giv
   }
 }
 
+namespace {
+
+/// Counts products of matrices, which `linear` launches.
+struct matrix_product_counter : observer {
+  int products = 0;
+
+  void launched(launch const& what) override {
+    products += what.program.find("gemm_tiles") != std::string_view::npos ? 1 : 0;
+  }
+};
+
+}  // namespace
+
 TEST_CASE("a gradient that is not wanted is not written, and costs no product", "[host]") {
+  matrix_product_counter counter;
   two_passes passes;
+  passes.exec = cpu{.threads = 1, .options = {.watched_by = &counter}};
   passes.forward();
+  CHECK(counter.products == 2);  // the logits of both
+  counter.products = 0;
   passes.backward();
+  CHECK(counter.products == 4);  // these again, and both gradients
   auto const hidden = passes.hidden;
   auto const classifier = passes.classifier;
   using loss = two_passes::loss;
-  passes.hidden.assign(36, -7.0F);
-  loss::backward(passes.exec, passes.in(), {}, {}, linear_loss_gradients<float>{{passes.hidden.data(), {9, 4}}},
-                 passes.space());
+  auto const run = [&](linear_loss_gradients<float> const& out) {
+    passes.hidden.assign(36, -7.0F);
+    passes.classifier.assign(280, -7.0F);
+    counter.products = 0;
+    loss::backward(passes.exec, passes.in(), {}, {}, out, passes.space());
+    return counter.products;
+  };
+  CHECK(run({{passes.hidden.data(), {9, 4}}}) == 3);
   CHECK(passes.hidden == hidden);
-  passes.classifier.assign(280, -7.0F);
-  loss::backward(passes.exec, passes.in(), {}, {},
-                 linear_loss_gradients<float>{.classifier = {passes.classifier.data(), {70, 4}}}, passes.space());
+  CHECK(passes.classifier == std::vector<float>(280, -7.0F));
+  CHECK(run({.classifier = {passes.classifier.data(), {70, 4}}}) == 3);
   CHECK(passes.classifier == classifier);
+  CHECK(passes.hidden == std::vector<float>(36, -7.0F));
+  std::vector<float> bias(70);
+  CHECK(run({.bias = bias}) == 2);
 }
 
 TEST_CASE("gradients are added to those in fp32 that are there, where that is asked for", "[host]") {

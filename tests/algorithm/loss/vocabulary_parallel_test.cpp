@@ -16,6 +16,9 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/sum.hpp>
 #include <tessera/reduce/write_top_entries.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/on_ranks.hpp>
@@ -23,6 +26,7 @@
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
 #include "support/message_of.hpp"
+#include "support/rank_parts.hpp"
 #include "support/top_entries.hpp"
 
 using namespace tessera;
@@ -45,20 +49,12 @@ struct rank_results {
   std::vector<Gradient> bias = {};
 };
 
-/// The first entry of a rank, of parts of different sizes, each at least 1.
-std::int64_t first_of(int rank, int ranks, std::int64_t vocabulary) {
-  // Each has one entry, and of the others later ranks have more.
-  return rank + (vocabulary - ranks) * rank * (rank + 1) / (std::int64_t{ranks} * (ranks + 1));
-}
-
 template <class T>
 loss_problem<T> own_problem(loss_problem<T> const& p, vocabulary_part const& part, std::int64_t end) {
   auto own = p;
   own.vocabulary = end - part.first;
-  own.classifier.assign(p.classifier.begin() + part.first * p.channels, p.classifier.begin() + end * p.channels);
-  if (!p.bias.empty()) {
-    own.bias.assign(p.bias.begin() + part.first, p.bias.begin() + end);
-  }
+  own.classifier = rows_between(p.classifier, part.first, end, p.channels);
+  own.bias = rows_between(p.bias, part.first, end, 1);
   return own;
 }
 
@@ -72,8 +68,8 @@ std::vector<rank_results<T, Gradient>> run_on_ranks(int count, Exec const& exec,
   using loss = vocabulary_parallel<Loss>;
   std::vector<rank_results<T, Gradient>> all;
   for (int rank = 0; rank < count; ++rank) {
-    vocabulary_part const part{first_of(rank, count, p.vocabulary), p.vocabulary};
-    all.push_back({own_problem(p, part, first_of(rank + 1, count, p.vocabulary)), part,
+    vocabulary_part const part{first_entry_of(rank, count, p.vocabulary), p.vocabulary};
+    all.push_back({own_problem(p, part, first_entry_of(rank + 1, count, p.vocabulary)), part,
                    loss_results(p.tokens, p.options.reduction)});
     auto const poison = store<Gradient>(NAN);
     all.back().hidden.assign(p.hidden.size(), poison);
@@ -191,19 +187,38 @@ TEST_CASE("a loss on 64 ranks is that of the whole classifier", "[host][threads]
   check_on_ranks<small_loss<float>, float>(64, cpu{.threads = 1}, p, 4e-6);
 }
 
-TEST_CASE("ranks take every option of the loss but smoothing, with upstream gradients of every output",
-          "[host][threads]") {
+TEST_CASE("ranks take every option of the loss, with upstream gradients of every output", "[host][threads]") {
   using with_all = small_loss<float, loss_statistics>;
   for (int const count : counts) {
     for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
       auto p = full_problem<float>(70, 131, 24);
       p.options.reduction = reduction;
       check_on_ranks<with_all, float>(count, cpu{.threads = 1}, p, 4e-6);
+      p.options.smoothing = 0.2F;
       check_on_ranks<with_all, float>(count, cpu{.threads = 1}, p, 4e-6, some_upstream(70, reduction, true));
     }
   }
-  auto const p = full_problem<float>(70, 131, 24);
+  auto p = full_problem<float>(70, 131, 24);
   check_on_ranks<with_all, float>(3, testing::adversary{.seed = 7}, p, 4e-6);
+  p.options.smoothing = 1.0F;
+  check_on_ranks<with_all, float>(3, testing::adversary{.seed = 7}, p, 4e-6);
+}
+
+TEST_CASE("labels are smoothed over the whole vocabulary, whatever a rank's part of it is", "[host][threads]") {
+  using smoothed = paired_reducer<lse_reducer<float>, sum_reducer<float>>;
+  for (int const count : counts) {
+    for (std::int64_t const tokens : {0, 1, 7, 65}) {
+      auto p = make_loss_problem<float>(tokens, 131, 8, true);
+      p.options.smoothing = 0.3F;
+      check_on_ranks<small_loss<float, smoothed>, float>(count, cpu{.threads = 1}, p, 5e-6);
+    }
+    auto half = full_problem<float16>(70, 300, 64);
+    half.options.smoothing = 0.1F;
+    check_on_ranks<small_loss<float16, smoothed>, float>(count, cpu{.threads = 1}, half, 8e-4);
+    auto brain = full_problem<bfloat16>(70, 300, 64);
+    brain.options.smoothing = 0.1F;
+    check_on_ranks<small_loss<bfloat16, smoothed>, bfloat16>(count, cpu{.threads = 1}, brain, 9e-3);
+  }
 }
 
 TEST_CASE("ranks take 16-bit operands, whose parts of gradients are rounded before they are added", "[host][threads]") {
@@ -336,8 +351,8 @@ TEST_CASE("a finish gets the states of all ranks' entries together", "[host][thr
   std::vector<std::vector<state>> states(3, std::vector<state>(30));
   testing::on_ranks(3, [&](threads& ranks) {
     cpu const exec{.threads = 1};
-    vocabulary_part const part{first_of(ranks.rank(), 3, 90), 90};
-    auto const of_rank = own_problem(p, part, first_of(ranks.rank() + 1, 3, 90));
+    vocabulary_part const part{first_entry_of(ranks.rank(), 3, 90), 90};
+    auto const of_rank = own_problem(p, part, first_entry_of(ranks.rank() + 1, 3, 90));
     using loss = vocabulary_parallel<own>;
     auto const plan = loss::plan_forward(exec, 3, {30, of_rank.vocabulary, 8});
     buffer<std::byte> memory(exec, plan.bytes());
@@ -427,8 +442,7 @@ TEST_CASE("ranks refuse what does not fit together, with both values", "[host]")
   linear_loss_options options;
   options.smoothing = 0.5F;
   CHECK(of({0, 40}, options) ==
-        "vocabulary_parallel.forward: the smoothing is 0.500000 but must be 0 where the classifier is spread over "
-        "ranks");
+        "vocabulary_parallel.forward: the smoothing is 0.500000 but the reducer has no sum_reducer<float>");
   CHECK(message_of([&] {
           loss::plan_forward(exec, 0, {20, 40, 8});
         }) == "vocabulary_parallel.forward: there are 0 ranks but must be 1 or more");
@@ -465,8 +479,8 @@ TEST_CASE("the likeliest entries of all ranks are entries of the whole vocabular
       CAPTURE(count, are_exact);
       std::vector<top_results> all(static_cast<std::size_t>(count), top_results(problem.tokens, k));
       testing::on_ranks(count, [&](threads& ranks) {
-        std::int64_t const first = first_of(ranks.rank(), count, problem.vocabulary);
-        std::int64_t const end = first_of(ranks.rank() + 1, count, problem.vocabulary);
+        std::int64_t const first = first_entry_of(ranks.rank(), count, problem.vocabulary);
+        std::int64_t const end = first_entry_of(ranks.rank() + 1, count, problem.vocabulary);
         auto const own = own_problem(problem, {first, problem.vocabulary}, end);
         auto const plan = loss::plan_forward(exec, count, {own.tokens, own.vocabulary, own.channels});
         buffer<std::byte> memory(exec, plan.bytes());

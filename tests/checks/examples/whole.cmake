@@ -47,6 +47,27 @@ tessera_check_example(algorithm/loss/vocabulary_parallel.hpp
   tessera::array_view<std::int64_t const> labels, tessera::array_view<float> value, ${given_result} hidden_gradient, \
   ${given_result} own_gradient"
   "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/vocabulary_parallel_entries.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
+  std::int64_t vocabulary, std::int64_t channels, ${given_matrix} hidden, ${given_matrix} own_rows, \
+  tessera::matrix_view<std::int32_t const> entries, tessera::matrix_view<float const> entry_weights, \
+  tessera::array_view<float> value, tessera::array_view<float> lse, tessera::matrix_view<float> log_probabilities, \
+  ${given_result} hidden_gradient, ${given_result} own_gradient"
+  "${cpu_includes}using namespace tessera;\n")
+tessera_check_example(algorithm/loss/vocabulary_parallel_distillation.hpp
+  "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
+  std::int64_t vocabulary, std::int64_t channels, std::int64_t teacher_channels, ${given_matrix} hidden, \
+  ${given_matrix} own_rows, ${given_matrix} teacher_hidden, ${given_matrix} own_teacher_rows, \
+  tessera::array_view<float> value, ${given_result} hidden_gradient, ${given_result} own_gradient"
+  "${cpu_includes}#include <tessera/core/bfloat16.hpp>\nusing namespace tessera;\n")
+tessera_check_example(algorithm/loss/with_logit_maps.hpp
+  "tessera::cpu const& exec, ${given_matrix} hidden, ${given_matrix} classifier, ${given_matrix} teacher_hidden, \
+  ${given_matrix} teacher_classifier, tessera::array_view<float const> log_prior, tessera::array_view<float> value, \
+  tessera::workspace const& space"
+  "${cpu_includes}struct adjusted {\n  tessera::array_view<float const> log_prior;\n\
+  float operator()(float logit, std::int64_t, std::int64_t entry) const { return logit + log_prior[entry];}\n\
+  float slope(float, std::int64_t, std::int64_t) const { return 1.0F;}\n\
+  float steepest() const { return 1.0F;}\n};\n")
 tessera_check_example(algorithm/loss/sequence_parallel.hpp
   "tessera::cpu const& exec, std::int64_t tokens, std::int64_t own_entries, std::int64_t first_entry, \
   std::int64_t vocabulary, std::int64_t channels, ${given_matrix} own_hidden, ${given_matrix} own_rows, \

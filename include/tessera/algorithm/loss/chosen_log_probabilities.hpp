@@ -18,7 +18,8 @@
 /// Cost, for N tokens of D channels with K entries each: 2 N K D FLOPs. Bytes: N D of the hidden states, in their type,
 /// N K D of rows of the classifier, which lie anywhere (a row that several tokens choose is read again unless a cache
 /// has it), and N K entries and results. A group of 32 lanes, a warp, takes four entries of a token, with loads of 16
-/// bytes where rows begin at multiples of 16 bytes and have whole chunks, and element by element elsewhere.
+/// bytes where rows begin at multiples of 16 bytes and have whole chunks, and element by element elsewhere. Over ranks:
+/// vocabulary_parallel_entries.hpp.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,10 @@
 
 namespace tessera {
 inline namespace v0 {
+
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
 
 /// T: the type of hidden states, classifier and bias: bfloat16, float16 or float, of any strides. Map: the LogitMap of
 /// the loss. Classifier: a view, or a source of rows (with_classifier.hpp), whose elements are made one by one.
@@ -77,12 +82,7 @@ struct chosen_log_probabilities {
   template <Executor Exec, class Entry = std::int32_t>
   static void forward(Exec const& exec, inputs<Entry> const& in, linear_loss_options const& options,
                       matrix_view<float> log_probabilities) {
-    check_inputs(in, options);
-    check_output(in, log_probabilities);
-    check_reach(exec, where, "hidden states", in.hidden, "chosen entries", in.entries, "log-sum-exps", in.log_sum_exp,
-                "biases", in.bias, "log-probabilities", log_probabilities);
-    detail::check_classifier_place(exec, where, in.classifier);
-    check_reach_of(exec, where, in.map);
+    check_call(exec, where, in, options, log_probabilities, 1);
     detail::write_chosen_log_probabilities<T, Entry, Map, Classifier> const program{
         {in.hidden},
         in.classifier,
@@ -98,43 +98,58 @@ struct chosen_log_probabilities {
   }
 
  private:
+  template <class Loss>
+  friend struct vocabulary_parallel;  // which checks the same arguments
   /// With a sum among its statistics the loss takes any smoothing.
   using arguments = detail::linear_loss_arguments<T, sum_reducer<float>>;
   static constexpr char const* where = "chosen_log_probabilities.forward";
 
+  /// Throws for arguments that do not fit together, or lie where programs do not read them. `fewest`: entries that a
+  /// vocabulary must have.
+  template <class Exec, class Entry>
+  static void check_call(Exec const& exec, char const* function, inputs<Entry> const& in,
+                         linear_loss_options const& options, matrix_view<float> const& out, std::int64_t fewest) {
+    check_inputs(function, in, options, fewest);
+    check_output(function, in, out);
+    check_reach(exec, function, "hidden states", in.hidden, "chosen entries", in.entries, "log-sum-exps",
+                in.log_sum_exp, "biases", in.bias, "log-probabilities", out);
+    detail::check_classifier_place(exec, function, in.classifier);
+    check_reach_of(exec, function, in.map);
+  }
   template <class Entry>
-  static void check_inputs(inputs<Entry> const& in, linear_loss_options const& options) {
+  static void check_inputs(char const* function, inputs<Entry> const& in, linear_loss_options const& options,
+                           std::int64_t fewest) {
     linear_loss_shape const shape{in.hidden.extent(0), detail::rows_in(in.classifier), in.hidden.extent(1)};
-    arguments::check_extents(where, shape);
-    arguments::check_options(where, shape, options);
+    arguments::check_extents(function, shape, fewest);
+    arguments::check_options(function, shape, options);
     std::int64_t const channels = detail::columns_in(in.classifier);
-    check<shape_error>(channels == shape.channels, where, ": the hidden states have ", shape.channels,
+    check<shape_error>(channels == shape.channels, function, ": the hidden states have ", shape.channels,
                        " channels but the classifier has ", channels);
-    check<shape_error>(in.entries.extent(0) == shape.tokens, where, ": there are chosen entries of ",
+    check<shape_error>(in.entries.extent(0) == shape.tokens, function, ": there are chosen entries of ",
                        in.entries.extent(0), " tokens but hidden states of ", shape.tokens);
-    check<shape_error>(in.entries.extent(1) >= 0, where, ": a token has ", in.entries.extent(1),
+    check<shape_error>(in.entries.extent(1) >= 0, function, ": a token has ", in.entries.extent(1),
                        " chosen entries but must have 0 or more");
-    check<shape_error>(in.log_sum_exp.size() == shape.tokens, where, ": there are ", in.log_sum_exp.size(),
+    check<shape_error>(in.log_sum_exp.size() == shape.tokens, function, ": there are ", in.log_sum_exp.size(),
                        " log-sum-exps but ", shape.tokens, " tokens");
-    check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, where, ": the bias has ",
+    check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
-    check_memory(where, "hidden states", in.hidden);
-    detail::check_classifier(where, in.classifier);
-    check_memory(where, "chosen entries", in.entries);
-    check_memory(where, "log-sum-exps", in.log_sum_exp);
-    check_memory(where, "biases", in.bias);
-    check<value_error>(in.map.steepest() > 0 && in.map.steepest() < infinity, where,
+    check_memory(function, "hidden states", in.hidden);
+    detail::check_classifier(function, in.classifier);
+    check_memory(function, "chosen entries", in.entries);
+    check_memory(function, "log-sum-exps", in.log_sum_exp);
+    check_memory(function, "biases", in.bias);
+    check<value_error>(in.map.steepest() > 0 && in.map.steepest() < infinity, function,
                        ": the map of logits has slopes up to ", in.map.steepest(),
                        " but its steepest() must be positive and finite");
   }
 
   template <class Entry>
-  static void check_output(inputs<Entry> const& in, matrix_view<float> const& out) {
-    check<shape_error>(out.extent(0) == in.entries.extent(0) && out.extent(1) == in.entries.extent(1), where,
+  static void check_output(char const* function, inputs<Entry> const& in, matrix_view<float> const& out) {
+    check<shape_error>(out.extent(0) == in.entries.extent(0) && out.extent(1) == in.entries.extent(1), function,
                        ": the log-probabilities are ", out.extent(0), " x ", out.extent(1), " but the chosen entries ",
                        in.entries.extent(0), " x ", in.entries.extent(1));
-    check_memory(where, "log-probabilities", out);
-    check_apart(where, "log-probabilities", out);
+    check_memory(function, "log-probabilities", out);
+    check_apart(function, "log-probabilities", out);
   }
 };
 

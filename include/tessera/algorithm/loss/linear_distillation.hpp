@@ -25,7 +25,8 @@
 ///
 /// Divergences: forward_kl, reverse_kl, jensen_shannon, or a user's own (map/divergence.hpp). With a cross-entropy
 /// beside it, call linear_loss, too, and give one of them the other's weight. Classifiers of another type, as fp32 or
-/// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp.
+/// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp. Maps of logits: with_logit_maps.hpp. Classifiers
+/// that are spread over ranks: vocabulary_parallel_distillation.hpp.
 ///
 /// Cost: products of tokens x vocabulary x channels: two in the forward pass (four where the Divergence is no mean of
 /// log-ratios) and four in the backward pass, of which two make the logits again; a gradient that is null costs none.
@@ -55,12 +56,14 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/gemm/materialize.hpp>
 #include <tessera/algorithm/loss/detail/distillation_arguments.hpp>
+#include <tessera/algorithm/loss/detail/distillation_regions.hpp>
 #include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
-#include <tessera/algorithm/loss/linear_distillation_regions.hpp>
+#include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_distillation_types.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -74,6 +77,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/forward_kl.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/map/scaled_sum.hpp>
 #include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
@@ -88,14 +92,36 @@
 namespace tessera {
 inline namespace v0 {
 
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
+
+namespace detail {
+
+/// What a distillation of the whole vocabulary exchanges with others: nothing. That of a part of it gives what all
+/// ranks together have (vocabulary_parallel_distillation.hpp).
+struct no_exchange {
+  static constexpr std::int64_t fewest_entries = 1;  ///< of a call's vocabulary
+
+  /// Enqueues the merging of states of tokens.
+  template <class Exec>
+  void merge(Exec const&, array_view<logit_pair_state>) const {}
+  /// Enqueues the adding up of values and slopes of tokens.
+  template <class Exec>
+  void add(Exec const&, array_view<divergence_row>) const {}
+};
+
+}  // namespace detail
+
 /// Operand: bfloat16, float16, float or tf32, the type of products. D: how far the student is from the teacher.
-/// Student, Teacher: what classifiers are given as.
+/// Student, Teacher: what classifiers are given as, and what their logits go through.
 template <class Operand, Divergence D = forward_kl,
           class Student = matrix_view<typename gemm_operand<Operand>::value_type const>,
           class Teacher = matrix_view<typename gemm_operand<Operand>::value_type const>>
 struct linear_distillation {
   using value_type = typename gemm_operand<Operand>::value_type;
-  static_assert(detail::gives_operands<value_type, Student>() && detail::gives_operands<value_type, Teacher>(),
+  static_assert(detail::gives_operands<value_type, detail::rows_type<Student>>() &&
+                    detail::gives_operands<value_type, detail::rows_type<Teacher>>(),
                 "tessera: a source of a classifier has elements of the type that hidden states have");
   /// The inputs of a call.
   using inputs = distillation_inputs<value_type, D, Student, Teacher>;
@@ -119,11 +145,12 @@ struct linear_distillation {
     return regions<Gradient>(back, shape, options).plan;
   }
 
-  /// Enqueues the loss, in a workspace of plan_forward() or plan_backward().
-  template <Executor Exec>
+  /// Enqueues the loss, in a workspace of plan_forward() or plan_backward(). `exchange`: what vocabulary_parallel
+  /// gives, whose ranks have other parts of the vocabulary.
+  template <Executor Exec, class Exchange = detail::no_exchange>
   static void forward(Exec const& exec, inputs const& in, distillation_options const& options,
-                      distillation_outputs const& out, workspace const& space) {
-    distillation_shape const shape = arguments::check_inputs(exec, where, in, options, space);
+                      distillation_outputs const& out, workspace const& space, Exchange const& exchange = {}) {
+    distillation_shape const shape = arguments::check_inputs(exec, where, in, options, space, Exchange::fewest_entries);
     bool const is_reduced = options.reduction != loss_reduction::none;
     check_memory(where, "losses", out.loss);
     check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
@@ -132,27 +159,28 @@ struct linear_distillation {
     check_reach(exec, where, "losses", out.loss, "divergences", out.divergence);
     regions<float> const at(where, shape, options, workspace_plan::record::sizes);
     space.check_room(where, at.forward_bytes, shape.tokens, " tokens and ", shape.vocabulary, " entries");
-    reduce_parts(exec, in, options, at, space);
+    reduce_parts(exec, in, options, at, space, exchange);
     finish_distillation const finish{
         space[at.rows], in.weights,     is_reduced,     options.reduction == loss_reduction::mean,
         out.loss,       out.divergence, space[at.scale]};
     exec.run(finish, 1);
     stamps const of = stamps_of(shape, options);
-    exec.run(stamp_loss<value_type, std::int64_t, Student>{of.student, student_samples(in), space[at.stamp]}, 1);
-    exec.run(stamp_loss<value_type, std::int64_t, Teacher>{of.teacher, teacher_samples(in), space[at.teacher_stamp]},
-             1);
+    exec.run(stamp_loss<value_type, std::int64_t, student_rows>{of.student, student_samples(in), space[at.stamp]}, 1);
+    exec.run(
+        stamp_loss<value_type, std::int64_t, teacher_rows>{of.teacher, teacher_samples(in), space[at.teacher_stamp]},
+        1);
   }
 
   /// Enqueues the student's gradients, after forward() with the same inputs, options and workspace; it may be called
   /// again. `upstream`: the gradient of the final result by the loss, one element or one for each token; null: ones.
-  /// Throws shape_error or value_error.
-  template <Executor Exec, class Gradient = value_type>
+  /// Throws shape_error or value_error. `progress` is told once, of all tokens, before the last part's other products.
+  template <Executor Exec, class Gradient = value_type, class Exchange = detail::no_exchange>
   static void backward(Exec const& exec, inputs const& in, distillation_options const& options,
                        array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
-                       workspace const& space) {
+                       workspace const& space, Exchange const& = {}, hidden_progress const& progress = {}) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of distillation are float or of the type of its inputs");
-    distillation_shape const shape = arguments::check_inputs(exec, back, in, options, space);
+    distillation_shape const shape = arguments::check_inputs(exec, back, in, options, space, Exchange::fewest_entries);
     arguments::check_gradients(exec, shape, options, upstream, out);
     regions<Gradient> const at(back, shape, options, workspace_plan::record::sizes);
     space.check_room(back, at.plan.bytes(), shape.tokens, " tokens and ", shape.vocabulary, " entries");
@@ -163,33 +191,44 @@ struct linear_distillation {
     }
     for (std::int64_t first = 0; first < shape.vocabulary; first += at.entries) {
       make_logits(exec, in, options, at, space, first);
-      differentiate_divergence<D, value_type> const differentiate{in.divergence,
-                                                                  scaling_of({}, options.softcap, options),
-                                                                  at.of_part(space, at.student, first),
-                                                                  at.of_part(space, at.teacher, first),
-                                                                  space[at.rows],
-                                                                  space[at.factors],
-                                                                  at.gradient_of_part(space, first),
-                                                                  at.turned_of_part(space, first)};
+      differentiate_divergence<D, value_type, map_type> const differentiate{in.divergence,
+                                                                            scaling_of({}, options.softcap, options),
+                                                                            at.of_part(space, at.student, first),
+                                                                            at.of_part(space, at.teacher, first),
+                                                                            space[at.rows],
+                                                                            space[at.factors],
+                                                                            at.gradient_of_part(space, first),
+                                                                            at.turned_of_part(space, first),
+                                                                            {in.map, first}};
       exec.run(differentiate, differentiate.groups());
       add_to_hidden(exec, in, at, space, first, sums, out.accumulate_hidden);
+      if (first + at.entries >= shape.vocabulary) {
+        end_hidden(exec, at, sums, out, progress);
+      }
       write_classifier(exec, at, space, first, out);
       write_bias(exec, at, space, first, out);
     }
-    if constexpr (regions<Gradient>::has_hidden_sums) {
-      if (out.hidden.data != nullptr) {
-        round_matrix<Gradient> const round{sums, out.hidden};
-        exec.run(round, round.groups());
-      }
+    if (shape.vocabulary == 0 && sums.data != nullptr) {
+      clear_unlabelled<float> const clear{{}, space[at.late_scale].data, sums, out.accumulate_hidden};
+      exec.run(clear, clear.groups());
+    }
+    if (shape.vocabulary == 0) {
+      end_hidden(exec, at, sums, out, progress);
     }
   }
 
  private:
+  template <class Loss>
+  friend struct vocabulary_parallel;  // which plans a part of the vocabulary
+  using student_rows = detail::rows_type<Student>;
+  using teacher_rows = detail::rows_type<Teacher>;
+  using map_type = detail::map_type<Student>;
+  using teacher_map_type = detail::map_type<Teacher>;
   static constexpr char const* where = "linear_distillation.forward";
   static constexpr char const* back = "linear_distillation.backward";
   static constexpr mean_log_ratio ratio = detail::ratio_of<D>;
-  static constexpr bool has_source = detail::is_classifier_source<value_type, Student>;
-  static constexpr bool teacher_has_source = detail::is_classifier_source<value_type, Teacher>;
+  static constexpr bool has_source = detail::is_classifier_source<value_type, student_rows>;
+  static constexpr bool teacher_has_source = detail::is_classifier_source<value_type, teacher_rows>;
   template <class Gradient>
   using regions = detail::distillation_regions<value_type, Gradient, has_source, teacher_has_source>;
   using layer = linear<Operand>;
@@ -244,34 +283,43 @@ struct linear_distillation {
               at.rows_of_part(space, at.teacher_band, first, at.shape.teacher_channels));
     }
     make_logits_of(exec, in.hidden, rows_of_student(in, at, space, first),
-                   scaling_of(of_entries(in.bias, first, width), options.softcap, options),
+                   scaling_of(of_entries(in.bias, first, width), options.softcap, options), identity_logits{}, first,
                    at.of_part(space, at.student, first));
     make_logits_of(exec, in.teacher_hidden, rows_of_teacher(in, at, space, first),
                    scaling_of(of_entries(in.teacher_bias, first, width), options.teacher_softcap, options),
-                   at.of_part(space, at.teacher, first));
+                   in.teacher_map, first, at.of_part(space, at.teacher, first));
   }
-  /// Logits that nothing bends have a product of their own, in which sums are only multiplied.
-  template <class Exec>
+  /// Logits that nothing bends have a product of their own, in which sums are only multiplied. Those of the student go
+  /// through their map where they are read, since its slope depends on what it is given.
+  template <class Exec, LogitMap Map>
   static void make_logits_of(Exec const& exec, matrix_view<value_type const> hidden,
                              matrix_view<value_type const> classifier, logit_scaling<value_type> const& scaling,
-                             matrix_view<float> logits) {
-    if (scaling.only_multiplies()) {
+                             Map const& map, std::int64_t first, matrix_view<float> logits) {
+    if (leaves_logits<Map> && scaling.only_multiplies()) {
       layer::forward(exec, hidden, classifier, scaled_sum{scaling.inverse_temperature}, logits);
     } else {
-      layer::forward(exec, hidden, classifier, scaled_logits<value_type>{scaling}, logits);
+      layer::forward(exec, hidden, classifier, scaled_logits<value_type, Map>{scaling, {map, first}}, logits);
     }
   }
 
   /// Enqueues log-sum-exps and divergences of all tokens.
-  template <class Exec, class Regions>
+  template <class Exec, class Regions, class Exchange>
   static void reduce_parts(Exec const& exec, inputs const& in, distillation_options const& options, Regions const& at,
-                           workspace const& space) {
+                           workspace const& space, Exchange const& exchange) {
+    if (at.shape.vocabulary == 0) {
+      clear_logit_pairs const clear{space[at.states]};
+      exec.run(clear, clear.groups());
+    }
     for (std::int64_t first = 0; first < at.shape.vocabulary; first += at.entries) {
       make_logits(exec, in, options, at, space, first);
-      reduce_logit_pairs<ratio> const reduction{at.of_part(space, at.student, first),
-                                                at.of_part(space, at.teacher, first), space[at.states], first == 0};
+      reduce_logit_pairs<ratio, map_type> const reduction{at.of_part(space, at.student, first),
+                                                          at.of_part(space, at.teacher, first),
+                                                          space[at.states],
+                                                          first == 0,
+                                                          {in.map, first}};
       exec.run(reduction, reduction.groups());
     }
+    exchange.merge(exec, space[at.states]);
     finish_logit_pairs<ratio> const finish{space[at.states], space[at.rows]};
     exec.run(finish, finish.groups());
     if constexpr (ratio == mean_log_ratio::none) {
@@ -279,10 +327,14 @@ struct linear_distillation {
         if (at.entries < at.shape.vocabulary) {  // else the logits are still there
           make_logits(exec, in, options, at, space, first);
         }
-        add_divergences<D> const add{in.divergence, at.of_part(space, at.student, first),
-                                     at.of_part(space, at.teacher, first), space[at.rows]};
+        add_divergences<D, map_type> const add{in.divergence,
+                                               at.of_part(space, at.student, first),
+                                               at.of_part(space, at.teacher, first),
+                                               space[at.rows],
+                                               {in.map, first}};
         exec.run(add, add.groups());
       }
+      exchange.add(exec, space[at.rows]);
     }
   }
 
@@ -294,19 +346,20 @@ struct linear_distillation {
     array_view<float> const verdicts = space[at.verdicts];
     status_word* const status = status_of(exec, {back});
     loss_token_list const none{{}, {}, {}, space[at.count]};
-    check_loss_stamp<value_type, std::int64_t, Student> const of_student{
+    check_loss_stamp<value_type, std::int64_t, student_rows> const of_student{
         of.student, student_samples(in), {space[at.stamp], none, space[at.is_marked], {}}, {&verdicts[0], 1}, status};
     exec.run(of_student, 1);
-    check_loss_stamp<value_type, std::int64_t, Teacher> const of_teacher{
+    check_loss_stamp<value_type, std::int64_t, teacher_rows> const of_teacher{
         of.teacher,
         teacher_samples(in),
         {space[at.teacher_stamp], none, space[at.is_marked], {}},
         {&verdicts[1], 1},
         status};
     exec.run(of_teacher, 1);
-    exec.run(prepare_divergence_gradients{in.weights, upstream, options.reduction != loss_reduction::none,
-                                          space[at.scale], verdicts, space[at.factors], space[at.late_scale]},
-             1);
+    exec.run(
+        prepare_divergence_gradients{in.weights, upstream, options.reduction != loss_reduction::none, space[at.scale],
+                                     verdicts, space[at.factors], space[at.late_scale], in.map.steepest()},
+        1);
   }
 
   /// Enqueues the transposed matrix, in rows of `length` elements, zeros behind the last.
@@ -347,6 +400,19 @@ struct linear_distillation {
     bool const is_added = first > 0 || accumulates;
     matrix_view<float const> const before = is_added ? matrix_view<float const>(sums) : matrix_view<float const>{};
     layer::forward(exec, gradient, turned, scaled_and_added{space[at.late_scale].data, before}, sums);
+  }
+
+  /// Enqueues what is left of the hidden states' gradient once all parts are added up, and tells of it.
+  template <class Exec, class Gradient>
+  static void end_hidden(Exec const& exec, regions<Gradient> const& at, [[maybe_unused]] matrix_view<float> sums,
+                         linear_loss_gradients<Gradient> const& out, hidden_progress const& progress) {
+    if constexpr (regions<Gradient>::has_hidden_sums) {
+      if (out.hidden.data != nullptr) {
+        round_matrix<Gradient> const round{sums, out.hidden};
+        exec.run(round, round.groups());
+      }
+    }
+    progress.tell(at.shape.tokens);
   }
 
   template <class Exec, class Gradient>
@@ -399,10 +465,10 @@ struct linear_distillation {
     loss_stamp of_teacher = stamp;
     return {stamp, of_teacher.set(loss_stamp::channels, shape.teacher_channels)};
   }
-  static loss_input_samples<value_type, std::int64_t, Student> student_samples(inputs const& in) {
+  static loss_input_samples<value_type, std::int64_t, student_rows> student_samples(inputs const& in) {
     return {in.hidden, in.classifier, {}, in.bias, in.weights};
   }
-  static loss_input_samples<value_type, std::int64_t, Teacher> teacher_samples(inputs const& in) {
+  static loss_input_samples<value_type, std::int64_t, teacher_rows> teacher_samples(inputs const& in) {
     return {in.teacher_hidden, in.teacher_classifier, {}, in.teacher_bias, {}};
   }
 };
@@ -411,11 +477,16 @@ namespace detail {
 
 template <class Operand, Divergence D, class Student, class Teacher, TileSource Source>
 struct loss_with_classifier<linear_distillation<Operand, D, Student, Teacher>, Source> {
-  using type = linear_distillation<Operand, D, Source, Teacher>;
+  using type = linear_distillation<Operand, D, typename classifier_parts<Student>::template with_rows<Source>, Teacher>;
 };
 template <class Operand, Divergence D, class Student, class Teacher, TileSource Source>
 struct loss_with_teacher_classifier<linear_distillation<Operand, D, Student, Teacher>, Source> {
-  using type = linear_distillation<Operand, D, Student, Source>;
+  using type = linear_distillation<Operand, D, Student, typename classifier_parts<Teacher>::template with_rows<Source>>;
+};
+template <class Operand, Divergence D, class Student, class Teacher, LogitMap Map, LogitMap TeacherMap>
+struct loss_with_logit_maps<linear_distillation<Operand, D, Student, Teacher>, Map, TeacherMap> {
+  using type = linear_distillation<Operand, D, rows_with_map<rows_type<Student>, Map>,
+                                   rows_with_map<rows_type<Teacher>, TeacherMap>>;
 };
 
 }  // namespace detail

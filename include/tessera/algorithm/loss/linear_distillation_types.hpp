@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/concepts/scalar.hpp>
 #include <tessera/map/divergence.hpp>
@@ -37,19 +38,21 @@ struct distillation_options {
   std::int64_t workspace_budget = 0;
 };
 
-/// The inputs of a call. Student, Teacher: views, or the sources of a distillation `with_classifier` and
-/// `with_teacher_classifier`.
+/// The inputs of a call. Student, Teacher: what classifiers are given as: views, or the sources of a distillation
+/// `with_classifier` and `with_teacher_classifier`, and what their logits go through, `with_logit_maps`.
 template <Scalar T, Divergence D = forward_kl, class Student = matrix_view<T const>,
           class Teacher = matrix_view<T const>>
 struct distillation_inputs {
-  matrix_view<T const> hidden;              ///< tokens x channels, of the student
-  Student classifier;                       ///< vocabulary x channels, of the student
-  matrix_view<T const> teacher_hidden;      ///< tokens x teacher_channels
-  Teacher teacher_classifier;               ///< vocabulary x teacher_channels
+  matrix_view<T const> hidden;                    ///< tokens x channels, of the student
+  detail::rows_type<Student> classifier;          ///< vocabulary x channels, of the student
+  matrix_view<T const> teacher_hidden;            ///< tokens x teacher_channels
+  detail::rows_type<Teacher> teacher_classifier;  ///< vocabulary x teacher_channels
   array_view<float const> weights = {};     ///< a value for each token, or null for ones; 0: the token does not count
   [[no_unique_address]] D divergence = {};  ///< how far the student is from the teacher
   array_view<T const> bias = {};            ///< of the student: a value for each entry of the vocabulary, or null
   array_view<T const> teacher_bias = {};    ///< the same of the teacher
+  [[no_unique_address]] detail::map_type<Student> map = {};          ///< the map of the student's logits
+  [[no_unique_address]] detail::map_type<Teacher> teacher_map = {};  ///< the map of the teacher's logits
 };
 
 /// The outputs of the forward pass.

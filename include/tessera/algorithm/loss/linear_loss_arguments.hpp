@@ -38,15 +38,15 @@ struct linear_loss_arguments {
                      " entries");
   }
 
-  /// Throws shape_error for extents that no call takes.
-  static void check_extents(char const* function, linear_loss_shape const& shape) {
+  /// Throws shape_error for extents that no call takes. `fewest`: entries that a vocabulary must have.
+  static void check_extents(char const* function, linear_loss_shape const& shape, std::int64_t fewest = 1) {
     check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, function, ": there are ", shape.tokens, " tokens of ",
                        shape.channels, " channels but neither must be negative");
     check<shape_error>(shape.tokens <= most_tokens && shape.channels <= 0x7fffffff, function, ": there are ",
                        shape.tokens, " tokens of ", shape.channels, " channels but at most ", most_tokens, " of ",
                        0x7fffffff, " can be");
-    check<shape_error>(shape.vocabulary >= 1 && shape.vocabulary <= 0x7fffffff, function, ": the vocabulary has ",
-                       shape.vocabulary, " entries but must have 1 to ", 0x7fffffff);
+    check<shape_error>(shape.vocabulary >= fewest && shape.vocabulary <= 0x7fffffff, function, ": the vocabulary has ",
+                       shape.vocabulary, " entries but must have ", fewest, " to ", 0x7fffffff);
   }
 
   /// Throws value_error or shape_error for options that no call with these extents takes.
@@ -75,9 +75,9 @@ struct linear_loss_arguments {
   /// Throws shape_error or value_error for inputs and options that do not fit together; returns the extents.
   template <class Label, LogitMap Map, class Classifier>
   static linear_loss_shape check_inputs(char const* function, linear_loss_inputs<T, Label, Map, Classifier> const& in,
-                                        linear_loss_options const& options) {
+                                        linear_loss_options const& options, std::int64_t fewest = 1) {
     linear_loss_shape const shape{in.hidden.extent(0), rows_in(in.classifier), in.hidden.extent(1)};
-    check_extents(function, shape);
+    check_extents(function, shape, fewest);
     check<shape_error>(columns_in(in.classifier) == shape.channels, function, ": the hidden states have ",
                        shape.channels, " channels but the classifier has ", columns_in(in.classifier));
     check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",

@@ -54,6 +54,13 @@ struct linear_loss_shape {
   std::int64_t channels;    ///< numbers of a hidden state: its dimension
 };
 
+/// Which entries of the vocabulary a rank's rows of the classifier are, where these are spread over ranks
+/// (vocabulary_parallel.hpp): those from the first one on, as many as it has rows, which may be none.
+struct vocabulary_part {
+  std::int64_t first;       ///< the entry that is the rank's first row
+  std::int64_t vocabulary;  ///< entries of all ranks
+};
+
 /// The options of a call.
 struct linear_loss_options {
   loss_reduction reduction = loss_reduction::mean;  ///< how the losses of tokens are reduced

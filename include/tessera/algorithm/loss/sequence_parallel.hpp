@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `sequence_parallel`: a vocabulary_parallel loss whose hidden states are spread over the same ranks, too: rank r has
-/// those of the r-th of equal parts of the tokens, as where layers work on parts of sequences, and gets the gradient of
-/// these.
+/// `sequence_parallel`: a vocabulary_parallel loss, of labels or of soft targets, whose hidden states are spread over
+/// the same ranks, too: rank r has those of the r-th of equal parts of the tokens, as where layers work on parts of
+/// sequences, and gets the gradient of these.
 ///
 ///     #include <tessera/algorithm/loss/sequence_parallel.hpp>
 ///     #include <tessera/comm/loopback.hpp>
@@ -32,6 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 
 #include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
@@ -54,6 +55,16 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
+
+/// Tokens of all ranks, of which each has a label or a row of entries.
+template <class Inputs>
+std::int64_t tokens_of(Inputs const& in) {
+  if constexpr (requires { in.labels; }) {
+    return in.labels.size();
+  } else {
+    return in.entries.extent(0);
+  }
+}
 
 /// The workspace of a sequence_parallel. What follows the loss is at the end, so that both passes find the loss in one
 /// place.
@@ -88,9 +99,15 @@ struct sequence_regions {
 
 }  // namespace detail
 
-/// Loss: a vocabulary_parallel.
+/// Loss: a vocabulary_parallel of a linear_loss or of a soft_target_loss (vocabulary_parallel_entries.hpp).
 template <class Loss>
 struct sequence_parallel {
+  static_assert(
+      requires { typename Loss::template inputs<std::int64_t>; },
+      "tessera: sequence_parallel takes a vocabulary_parallel of a linear_loss or of a soft_target_loss; all_gather "
+      "hidden states for others, and reduce_scatter their gradient");
+  /// The extents of a problem.
+  using shape_type = typename Loss::shape_type;
   using value_type = typename Loss::value_type;
   /// The inputs of a call, with labels of type Label: hidden states of the rank's tokens, all else of all tokens.
   template <class Label>
@@ -100,7 +117,7 @@ struct sequence_parallel {
 
   /// The workspace of forward() alone. `shape` has all tokens, and the rank's own entries.
   template <Executor Exec>
-  static workspace_plan plan_forward(Exec const& exec, std::int64_t ranks, linear_loss_shape const& shape,
+  static workspace_plan plan_forward(Exec const& exec, std::int64_t ranks, shape_type const& shape,
                                      linear_loss_options const& options = {}) {
     workspace_plan const own = Loss::plan_forward(exec, ranks, shape, options);
     check_tokens(where, ranks, shape.tokens);
@@ -108,7 +125,7 @@ struct sequence_parallel {
   }
   /// The workspace that forward() and then backward() share.
   template <class Gradient = value_type, Executor Exec>
-  static workspace_plan plan_backward(Exec const& exec, std::int64_t ranks, linear_loss_shape const& shape,
+  static workspace_plan plan_backward(Exec const& exec, std::int64_t ranks, shape_type const& shape,
                                       linear_loss_options const& options = {}) {
     workspace_plan const own = Loss::template plan_backward<Gradient>(exec, ranks, shape, options);
     check_tokens(back, ranks, shape.tokens);
@@ -122,9 +139,14 @@ struct sequence_parallel {
                       linear_loss_options const& options, linear_loss_outputs const& out, workspace const& space,
                       Finish const& finish = {}) {
     check_call(exec, where, ranks.size(), in, space);
-    auto const at = regions<value_type>::in(where, in.labels.size() * in.hidden.extent(1), 0, space);
+    auto const at = regions<value_type>::in(where, detail::tokens_of(in) * in.hidden.extent(1), 0, space);
     ranks.all_gather(exec, array_view<value_type const>(in.hidden.data, in.hidden.size()), space[at.hidden]);
-    Loss::forward(exec, ranks, of_all(in, space[at.hidden]), part, options, out, at.own_space(where, space), finish);
+    auto const all = of_all(in, space[at.hidden]);
+    if constexpr (std::is_same_v<Finish, keep_no_state>) {
+      Loss::forward(exec, ranks, all, part, options, out, at.own_space(where, space));
+    } else {
+      Loss::forward(exec, ranks, all, part, options, out, at.own_space(where, space), finish);
+    }
   }
 
   /// Enqueues the gradients; all ranks call it, after forward() with the same inputs, options and workspace.
@@ -146,7 +168,7 @@ struct sequence_parallel {
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
     detail::check_side(back, exec, side);
     auto const at = begin_backward(exec, ranks, in, out, space);
-    std::int64_t const tokens = in.labels.size();
+    std::int64_t const tokens = detail::tokens_of(in);
     bool is_reduced = out.hidden.data == nullptr;
     auto const reduce_whole = [&](std::int64_t whole) {
       if (whole == tokens && !is_reduced) {
@@ -174,7 +196,7 @@ struct sequence_parallel {
     check<shape_error>(tokens % ranks == 0, function, ": there are ", tokens, " tokens, which ", ranks,
                        " ranks do not share evenly");
   }
-  static std::int64_t elements_of(char const* function, linear_loss_shape const& shape) {
+  static std::int64_t elements_of(char const* function, shape_type const& shape) {
     return checked_multiply(function, shape.tokens, shape.channels);
   }
 
@@ -182,9 +204,10 @@ struct sequence_parallel {
   template <class Exec, class Label>
   static void check_call(Exec const& exec, char const* function, std::int64_t ranks, inputs<Label> const& in,
                          workspace const& space) {
-    check_tokens(function, ranks, in.labels.size());
-    check<shape_error>(in.hidden.extent(0) == in.labels.size() / ranks, function, ": the rank has hidden states of ",
-                       in.hidden.extent(0), " tokens but ", ranks, " ranks share ", in.labels.size(), " labels");
+    check_tokens(function, ranks, detail::tokens_of(in));
+    check<shape_error>(in.hidden.extent(0) == detail::tokens_of(in) / ranks, function,
+                       ": the rank has hidden states of ", in.hidden.extent(0), " tokens but ", ranks, " ranks share ",
+                       detail::tokens_of(in), " labels");
     check<shape_error>(in.hidden.is_contiguous(), function, ": the hidden states have strides of ", in.hidden.stride(0),
                        " and ", in.hidden.stride(1), " but must be contiguous, with ", in.hidden.extent(1), " and 1");
     check_memory(function, "hidden states", in.hidden);
@@ -195,7 +218,7 @@ struct sequence_parallel {
   template <class Label>
   static inputs<Label> of_all(inputs<Label> const& in, array_view<value_type> hidden) {
     inputs<Label> all = in;
-    all.hidden = matrix_view<value_type const>(hidden.data, {in.labels.size(), in.hidden.extent(1)});
+    all.hidden = matrix_view<value_type const>(hidden.data, {detail::tokens_of(in), in.hidden.extent(1)});
     return all;
   }
 
@@ -214,7 +237,7 @@ struct sequence_parallel {
                        ": the gradient of the hidden states has strides of ", hidden.stride(0), " and ",
                        hidden.stride(1), " but must be contiguous, with ", hidden.extent(1), " and 1");
     check_reach(exec, back, "gradients of hidden states", hidden);
-    std::int64_t const elements = in.labels.size() * in.hidden.extent(1);
+    std::int64_t const elements = detail::tokens_of(in) * in.hidden.extent(1);
     auto const at = regions<Gradient>::in(back, elements, elements, space);
     if (is_wanted && out.accumulate_hidden && elements > 0) {
       array_view<Gradient> const all = space[at.gradient];
@@ -231,7 +254,7 @@ struct sequence_parallel {
                            linear_loss_gradients<Gradient> out, regions<Gradient> const& at, workspace const& space,
                            hidden_progress const& progress) {
     if (out.hidden.data != nullptr) {
-      out.hidden = matrix_view<Gradient>(space[at.gradient].data, {in.labels.size(), in.hidden.extent(1)});
+      out.hidden = matrix_view<Gradient>(space[at.gradient].data, {detail::tokens_of(in), in.hidden.extent(1)});
     }
     Loss::own_backward(exec, ranks, of_all(in, space[at.hidden]), part, options, upstream, out,
                        at.own_space(back, space), progress);

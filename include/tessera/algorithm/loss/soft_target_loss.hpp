@@ -38,7 +38,7 @@
 /// it is given: explain() names them. There is no shift (value_error): entries are a token's own. There are no weights
 /// of classes: multiply those of entries. log_probability is sum_k p_ik log S_ix_ik. A prediction is accurate if it is
 /// the heaviest entry, the first of equal ones. labelled_count counts tokens with an entry. The filter keeps all blocks
-/// with an entry whose weight is not 0. vocabulary_parallel does not take these targets.
+/// with an entry whose weight is not 0. Over ranks: vocabulary_parallel_entries.hpp.
 ///
 /// Cost beside that of the loss: 2 N K D FLOPs for N tokens of D channels with K entries each, whose rows of the
 /// classifier are read in the forward pass, and in the backward pass N K entries and weights for each part of the
@@ -147,6 +147,9 @@ struct soft_target_regions {
 /// Loss: a linear_loss, as cut_cross_entropy or exact_cross_entropy.
 template <class Loss>
 struct soft_target_loss;
+// clang-format off
+template <class Loss> struct vocabulary_parallel;  // of vocabulary_parallel.hpp
+// clang-format on
 
 /// The loss of a linear_loss whose targets are entries with weights.
 template <class Tile, LogitReducer Statistics, class Filter, LogitMap Map>
@@ -189,7 +192,7 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     arguments::check_output_places(exec, out);
     regions const at = regions_in(where, shape, space);
     bool const is_reduced = options.reduction != loss_reduction::none;
-    rows<Entry> const targets = targets_of(in, options);
+    rows<Entry> const targets = targets_of(in, options, shape.vocabulary);
     detail::select_targets<Entry> const select{targets, in.weights, space[at.labels], space[at.masses],
                                                status_of(exec, {where, "entry"})};
     run_groups(exec, select);
@@ -219,7 +222,7 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     exec.run(detail::finish_target_losses{space[at.sums], options.reduction == loss_reduction::mean,
                                           is_reduced ? out.loss : array_view<float>{}, space[at.scale]},
              1);
-    stamp(exec, in, options, at, space, false);
+    stamp(exec, in, options, at, space, false, shape.vocabulary);
   }
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace: see
@@ -235,15 +238,17 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     run_groups(exec,
                detail::prepare_target_gradients{in.weights, upstream.loss, options.reduction != loss_reduction::none,
                                                 space[at.scale], space[at.by_loss], space[at.by_target]});
-    stamp(exec, in, options, at, space, true);
-    detail::entry_targets<Entry, Map> const targets{
-        targets_of(in, options), {in.map, at.logit_matrix(space, shape)}, space[at.by_target]};
+    stamp(exec, in, options, at, space, true, shape.vocabulary);
+    detail::entry_targets<rows<Entry>, Map> const targets{
+        targets_of(in, options, shape.vocabulary), {in.map, at.logit_matrix(space, shape)}, space[at.by_target]};
     label_loss::backward(exec, own_inputs(in, at, space), own_options(back, shape, options),
                          {space[at.by_loss], upstream.log_sum_exp, upstream.entropy}, out, own_space(at, space),
                          targets);
   }
 
  private:
+  template <class Loss>
+  friend struct vocabulary_parallel;  // which checks the same arguments
   static constexpr char const* where = "soft_target_loss.forward";
   static constexpr char const* back = "soft_target_loss.backward";
   static constexpr auto all_entries = workspace_plan::record::entries;
@@ -263,12 +268,17 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     return {shape.tokens, shape.vocabulary, shape.channels};
   }
   /// What is left to the loss of labels: reductions work on the losses of targets.
-  static linear_loss_options own_options(char const* function, soft_target_shape const& shape,
-                                         linear_loss_options const& options) {
+  static linear_loss_options label_options(linear_loss_options const& options) {
     linear_loss_options own = options;
     own.reduction = loss_reduction::none;
     own.ignore_index = detail::select_targets<std::int32_t>::no_label;
     own.sequence = 0;
+    return own;
+  }
+  /// The same, with the budget that is left.
+  static linear_loss_options own_options(char const* function, soft_target_shape const& shape,
+                                         linear_loss_options const& options) {
+    linear_loss_options own = label_options(options);
     if (options.workspace_budget > 0) {
       std::int64_t const before = regions(function, shape, 0, only_sizes).plan.bytes();
       check<value_error>(before < options.workspace_budget, function, ": the workspace needs more than ", before,
@@ -283,8 +293,8 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     return {in.hidden, in.classifier, space[at.labels], in.bias, space[at.masses], in.map, {}};
   }
   template <class Entry>
-  static rows<Entry> targets_of(inputs<Entry> const& in, linear_loss_options const& options) {
-    return {in.entries, in.entry_weights, options.ignore_index, detail::rows_in(in.classifier)};
+  static rows<Entry> targets_of(inputs<Entry> const& in, linear_loss_options const& options, std::int64_t vocabulary) {
+    return {in.entries, in.entry_weights, options.ignore_index, vocabulary};
   }
   template <class Entry>
   static logit_scaling<value_type> scaling_of(inputs<Entry> const& in, linear_loss_options const& options) {
@@ -308,7 +318,7 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
   /// the start of its memory.
   template <class Exec, class Entry>
   static void stamp(Exec const& exec, inputs<Entry> const& in, linear_loss_options const& options, regions const& at,
-                    workspace const& space, bool compares) {
+                    workspace const& space, bool compares, std::int64_t vocabulary) {
     auto number = static_cast<std::uint64_t>(options.reduction);
     for (std::int64_t const value :
          {options.ignore_index, in.entries.extent(1), static_cast<std::int64_t>(sizeof(Entry))}) {
@@ -318,11 +328,15 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
     if (compares) {
       of_labels = {reinterpret_cast<std::uint64_t*>(space[at.own].data), loss_stamp::size};
     }
-    exec.run(detail::stamp_targets<Entry>{targets_of(in, options), in.weights, number, space[at.stamp], of_labels}, 1);
+    exec.run(detail::stamp_targets<Entry>{targets_of(in, options, vocabulary), in.weights, number, space[at.stamp],
+                                          of_labels},
+             1);
   }
 
-  static void check_call(char const* function, soft_target_shape const& shape, linear_loss_options const& options) {
-    arguments::check_extents(function, own_shape(shape));
+  /// `fewest`: entries that a vocabulary must have.
+  static void check_call(char const* function, soft_target_shape const& shape, linear_loss_options const& options,
+                         std::int64_t fewest = 1) {
+    arguments::check_extents(function, own_shape(shape), fewest);
     check<shape_error>(shape.entries >= 0 && shape.entries <= 0x7fffffff, function, ": a token has ", shape.entries,
                        " entries but must have 0 to ", 0x7fffffff);
     arguments::check_options(function, own_shape(shape), options);
@@ -334,7 +348,8 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
 
   template <class Exec, class Entry>
   static soft_target_shape check_inputs(Exec const& exec, char const* function, inputs<Entry> const& in,
-                                        linear_loss_options const& options, workspace const& space) {
+                                        linear_loss_options const& options, workspace const& space,
+                                        std::int64_t fewest = 1) {
     soft_target_shape const shape{in.hidden.extent(0), detail::rows_in(in.classifier), in.hidden.extent(1),
                                   in.entries.extent(1)};
     check<shape_error>(detail::columns_in(in.classifier) == shape.channels, function, ": the hidden states have ",
@@ -345,7 +360,7 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
         in.entry_weights.extent(0) == in.entries.extent(0) && in.entry_weights.extent(1) == in.entries.extent(1),
         function, ": the weights of entries are ", in.entry_weights.extent(0), " x ", in.entry_weights.extent(1),
         " but the entries ", in.entries.extent(0), " x ", in.entries.extent(1));
-    check_call(function, shape, options);
+    check_call(function, shape, options, fewest);
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
     check<shape_error>(in.weights.data == nullptr || in.weights.size() == shape.tokens, function, ": there are ",

@@ -22,10 +22,11 @@
 ///     frozen::forward(exec, of_codes, {}, {.loss = value}, space);
 ///
 /// All else is as without it: options, outputs, Reducers, the filter, LogitMaps and programs, and so are
-/// soft_target_loss and vocabulary_parallel of such a loss. A chosen_log_probabilities and a linear_distillation take
-/// such a classifier in the same way, and this one's teacher, too (with_teacher_classifier.hpp). A source has elements
-/// of the type of the hidden states; another one does not compile. Hidden states have the type of the loss: convert
-/// those of another type by materialize (algorithm/gemm/materialize.hpp), since they are few.
+/// soft_target_loss and vocabulary_parallel of such a loss, and of a soft_target_loss, a distillation and chosen
+/// entries with such a classifier. A chosen_log_probabilities and a linear_distillation take such a classifier in the
+/// same way, and this one's teacher, too (with_teacher_classifier.hpp). A source has elements of the type of the hidden
+/// states; another one does not compile. Hidden states have the type of the loss: convert those of another type by
+/// materialize (algorithm/gemm/materialize.hpp), since they are few.
 ///
 /// Precision: products multiply what the source gives. An fp32 row is rounded to the type of the hidden states, once
 /// and to the nearest, as autocast does. A code is its value times its scale in fp32, rounded once. Results are those

@@ -7,11 +7,13 @@
 #include <cstdint>
 
 #include <tessera/concepts/group.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/map/divergence.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -38,6 +40,7 @@ struct prepare_divergence_gradients {
   array_view<float const> verdicts;  ///< 1 for each stamp that is right, else NaN
   array_view<float> factors;         ///< the result, one for each token
   array_view<float> late_scale;      ///< the result, one element, by which sums of products are multiplied
+  float steepest = 1.0F;             ///< a bound of the slopes of the student's map of logits
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
@@ -49,7 +52,7 @@ struct prepare_divergence_gradients {
       }
     }
     float const largest = maximum(group, top);
-    float const divisor = largest > 0.0F && largest < infinity ? largest / largest_factor : 1.0F;
+    float const divisor = largest > 0.0F && largest < infinity ? largest * steepest / largest_factor : 1.0F;
     for (int lane : group) {
       for (std::int64_t token = lane; token < factors.size(); token += lanes) {
         factors[token] = factor_of(token) / divisor;
@@ -72,8 +75,9 @@ struct prepare_divergence_gradients {
 };
 
 /// Turns the logits of a part into gradients by the sums that became the student's logits, times the factors of tokens.
-/// A token with a factor of 0 has gradients of 0, whatever its logits are. T: the type of the products' operands.
-template <Divergence D, class T>
+/// A token with a factor of 0 has gradients of 0, whatever its logits are. T: the type of the products' operands. Map:
+/// what the student's logits go through.
+template <Divergence D, class T, LogitMap Map = identity_logits>
 struct differentiate_divergence {
   static constexpr int lanes = 256;
   static constexpr int edge = 64;  ///< tokens and entries of a tile
@@ -87,8 +91,9 @@ struct differentiate_divergence {
   matrix_view<float const> teacher;       ///< tokens x entries of the part
   array_view<divergence_row const> rows;  ///< one for each token
   array_view<float const> factors;        ///< one for each token
-  matrix_view<T> gradient;  ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
-  matrix_view<T> turned;    ///< the result: entries x tokens, whose number is rounded up; zeros beyond the tokens
+  matrix_view<T> gradient;      ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
+  matrix_view<T> turned;        ///< the result: entries x tokens, whose number is rounded up; zeros beyond the tokens
+  mapped_logits<Map> map = {};  ///< of the student
 
   /// How many tiles are beside each other.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{edge}); }
@@ -150,11 +155,15 @@ struct differentiate_divergence {
       auto const s = of_student.load(token, entry + first);
       auto const t = of_teacher.load(token, entry + first);
       for (int k = 0; k < quad; ++k) {
-        float const log_q = s.values[k] - row.student;
+        std::int64_t const column = entry + first + k;
+        bool const is_there = column < student.extent(1);
+        bool const is_mapped = leaves_logits<Map> || is_there;  // a map may read memory, of entries that there are
+        float const log_q = (is_mapped ? map(s.values[k], token, column) : 0.0F) - row.student;
         float const slope = divergence.slope(t.values[k] - row.teacher, log_q);
         float const by_logit = factor * (slope - exp(log_q) * row.slope_sum);
-        bool const is_there = entry + first + k < student.extent(1);
-        found.values[first + k] = store<T>(is_there ? by_logit * scaling.slope(s.values[k]) : 0.0F);
+        float const by_sum =
+            by_logit * (scaling.slope(s.values[k]) * (is_mapped ? map.slope(s.values[k], token, column) : 0.0F));
+        found.values[first + k] = store<T>(is_there ? by_sum : 0.0F);
       }
     }
     return found;

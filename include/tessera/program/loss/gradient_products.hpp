@@ -220,7 +220,7 @@ struct clear_unlabelled {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  array_view<std::int64_t const> row_of;  ///< the row of each token; negative: it has no label
+  array_view<std::int64_t const> row_of;  ///< the row of each token; negative: it has no label; null: none has one
   float const* scale;                     ///< the last factor of all gradients
   matrix_view<Gradient> target;           ///< tokens x channels
   bool accumulates;                       ///< whether the target holds a gradient already
@@ -229,7 +229,7 @@ struct clear_unlabelled {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    if (row_of[which] >= 0 || (accumulates && !is_nan(*scale))) {
+    if ((row_of.data != nullptr && row_of[which] >= 0) || (accumulates && !is_nan(*scale))) {
       return;
     }
     for (int lane : group) {

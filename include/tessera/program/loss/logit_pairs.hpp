@@ -7,10 +7,12 @@
 #include <cstdint>
 
 #include <tessera/concepts/group.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/map/divergence.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -22,10 +24,35 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Logits of tokens for the entries of a part, made of what the options made of sums of products.
+template <LogitMap Map>
+struct mapped_logits {
+  [[no_unique_address]] Map map = {};  ///< not last, where nvcc 13.0 miscounts sizes
+  std::int64_t first = 0;              ///< the entry of the part's first column
+
+  /// The logit of a token and a column, which the map is not called for where it is minus infinity.
+  [[nodiscard]] TESSERA_FN float operator()(float scaled, std::int64_t token, std::int64_t column) const {
+    if constexpr (leaves_logits<Map>) {
+      return scaled;
+    } else {
+      return scaled == -infinity ? scaled : map(scaled, token, first + column);
+    }
+  }
+  /// The derivative of the logit by what the map was given.
+  [[nodiscard]] TESSERA_FN float slope(float scaled, std::int64_t token, std::int64_t column) const {
+    if constexpr (leaves_logits<Map>) {
+      return 1.0F;
+    } else {
+      return scaled == -infinity ? 1.0F : map.slope(scaled, token, first + column);
+    }
+  }
+};
+
 /// The map of sums (concepts/sum_map.hpp) that makes logits of them.
-template <class T>
+template <class T, LogitMap Map = identity_logits>
 struct scaled_logits {
-  logit_scaling<T> scaling;  ///< with the biases of the columns, if there are some
+  logit_scaling<T> scaling;     ///< with the biases of the columns, if there are some
+  mapped_logits<Map> map = {};  ///< what logits go through then
 
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
@@ -33,7 +60,9 @@ struct scaled_logits {
     use("biases", scaling.bias);
   }
   /// The logit of a sum.
-  TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t column) const { return scaling(sum, column); }
+  TESSERA_FN float operator()(float sum, std::int64_t row, std::int64_t column) const {
+    return map(scaling(sum, column), row, column);
+  }
 };
 
 /// What is known of a token's logits after some parts of the vocabulary.
@@ -111,8 +140,9 @@ struct logit_pair_reducer {
   };
 };
 
-/// Reduces the rows of a part and adds them to the states of tokens. A group takes a token.
-template <mean_log_ratio Ratio>
+/// Reduces the rows of a part and adds them to the states of tokens. A group takes a token. Map: what the student's
+/// logits go through; the teacher's have gone through theirs.
+template <mean_log_ratio Ratio, LogitMap Map = identity_logits>
 struct reduce_logit_pairs {
   static constexpr int lanes = 128;
   struct scratch_type {};
@@ -121,6 +151,7 @@ struct reduce_logit_pairs {
   matrix_view<float const> teacher;     ///< tokens x entries of the part
   array_view<logit_pair_state> states;  ///< one for each token
   bool is_first_part;                   ///< whether states have nothing yet
+  mapped_logits<Map> map = {};          ///< of the student
 
   TESSERA_FN constexpr std::int64_t groups() const { return states.size(); }
 
@@ -190,12 +221,58 @@ struct reduce_logit_pairs {
       auto const of_t = t.load(token, column);
       pair pairs[size];
       for (int i = 0; i < size; ++i) {
-        pairs[i] = {of_s.values[i], of_t.values[i]};
+        pairs[i] = {map(of_s.values[i], token, column + i), of_t.values[i]};
       }
       reducer{}.push_some(state, pairs);
     }
     for (; column < end; ++column) {  // at most one lane has the rest of the row
-      reducer{}.push(state, {student(token, column), teacher(token, column)});
+      reducer{}.push(state, {map(student(token, column), token, column), teacher(token, column)});
+    }
+  }
+};
+
+/// Gives tokens states of no entries.
+struct clear_logit_pairs {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<logit_pair_state> states;  ///< one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      if (token < states.size()) {
+        states[token] = logit_pair_reducer<mean_log_ratio::none>{}.identity();
+      }
+    }
+  }
+};
+
+/// Merges the states of tokens over ranks, in the order of these.
+template <mean_log_ratio Ratio>
+struct merge_logit_pairs {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<logit_pair_state const> from;  ///< ranks x tokens
+  array_view<logit_pair_state> states;       ///< the result, one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      if (token < states.size()) {
+        logit_pair_state merged = from(0, token);
+        for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
+          logit_pair_reducer<Ratio>{}.merge(merged, from(rank, token));
+        }
+        states[token] = merged;
+      }
     }
   }
 };
@@ -240,8 +317,9 @@ struct finish_logit_pairs {
   }
 };
 
-/// Adds the values and slopes of a part's entries to the rows of tokens. A group takes a token.
-template <Divergence D>
+/// Adds the values and slopes of a part's entries to the rows of tokens. A group takes a token. Map: see
+/// reduce_logit_pairs.
+template <Divergence D, LogitMap Map = identity_logits>
 struct add_divergences {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -250,6 +328,7 @@ struct add_divergences {
   matrix_view<float const> student;  ///< tokens x entries of the part
   matrix_view<float const> teacher;  ///< tokens x entries of the part
   array_view<divergence_row> rows;   ///< one for each token
+  mapped_logits<Map> map = {};       ///< of the student
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.size(); }
 
@@ -262,7 +341,7 @@ struct add_divergences {
       values[lane] = slopes[lane] = 0.0F;
       for (std::int64_t j = lane; j < student.extent(1); j += lanes) {
         float const log_p = teacher(token, j) - row.teacher;
-        float const log_q = student(token, j) - row.student;
+        float const log_q = map(student(token, j), token, j) - row.student;
         values[lane] += divergence.value(log_p, log_q);
         slopes[lane] += divergence.slope(log_p, log_q);
       }
@@ -274,6 +353,32 @@ struct add_divergences {
       if (is_first(lane)) {
         rows[token].value += value;
         rows[token].slope_sum += slope;
+      }
+    }
+  }
+};
+
+/// Adds up the values and slopes of rows of tokens over ranks, in the order of these.
+struct add_rank_divergences {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<divergence_row const> from;  ///< ranks x tokens
+  array_view<divergence_row> rows;         ///< the result, one for each token
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      if (token < rows.size()) {
+        divergence_row sum = from(0, token);
+        for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
+          sum.value += from(rank, token).value;
+          sum.slope_sum += from(rank, token).slope_sum;
+        }
+        rows[token] = sum;
       }
     }
   }

@@ -107,7 +107,7 @@ int wrong_gradients(Exec const& exec, target_samples const& t, std::int64_t firs
   std::int64_t const blocks = (t.tokens + 127) / 128;
   std::vector<std::uint8_t> for_hidden(static_cast<std::size_t>(2 * blocks), 0);
   std::vector<std::uint8_t> for_classifier(for_hidden);
-  detail::write_target_gradients<float, std::int32_t, map_type> const program{
+  detail::write_target_gradients<float, detail::target_rows<std::int32_t>, map_type> const program{
       t.rows(),
       {map_type{}, {scaled.data(), {t.tokens, t.k}}},
       {{}, 0.0F, 2.0F},
@@ -191,7 +191,7 @@ TEST_CASE("entries of targets are marked for their blocks of tokens", "[host]") 
     std::vector<std::uint32_t> live(static_cast<std::size_t>(3 * words), 0x10000001U);
     std::vector<std::int32_t> is_marked = {0};
     loss_mark_reader const marks{{live.data(), {3, words}}, is_marked};
-    detail::mark_target_entries<std::int32_t> const program{marks, t.rows(), t.row_of};
+    detail::mark_target_entries<detail::target_rows<std::int32_t>> const program{marks, t.rows(), t.row_of};
     testing::adversary const exec{.seed = 4};
     exec.run(program, program.groups());
     CHECK(live == std::vector<std::uint32_t>(live.size(), 0x10000001U));  // there are no marks
@@ -219,7 +219,7 @@ TEST_CASE("bounds are raised for tokens whose weights have both signs", "[host]"
   std::vector<std::int64_t> order = {0, 1, 2, 3};
   std::vector<std::int64_t> count = {4};
   std::vector<float> largest = {0.5F};
-  detail::raise_target_bounds<std::int32_t> const raise{
+  detail::raise_target_bounds<detail::target_rows<std::int32_t>> const raise{
       {{entries.data(), {4, 2}}, {weights.data(), {4, 2}}, -100, 10}, by_target, {order, {}, {}, count}, largest};
   cpu const exec{.threads = 1};
   exec.run(raise, raise.groups());

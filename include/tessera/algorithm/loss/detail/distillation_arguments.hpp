@@ -10,6 +10,7 @@
 #include <tessera/algorithm/loss/detail/loss_with_classifier.hpp>
 #include <tessera/algorithm/loss/linear_distillation_types.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
@@ -29,12 +30,14 @@ template <class T, Divergence D, class Student, class Teacher>
 struct distillation_arguments {
   using inputs = distillation_inputs<T, D, Student, Teacher>;
 
-  /// Throws for extents or options that no call takes.
-  static void check_call(char const* function, distillation_shape const& shape, distillation_options const& options) {
-    check<shape_error>(shape.tokens >= 0 && shape.vocabulary > 0 && shape.channels > 0 && shape.teacher_channels > 0,
-                       function, ": there are ", shape.tokens, " tokens, ", shape.vocabulary, " entries, ",
-                       shape.channels, " channels and ", shape.teacher_channels,
-                       " of the teacher, but tokens must not be negative and the others not below 1");
+  /// Throws for extents or options that no call takes. `fewest`: entries that a vocabulary must have.
+  static void check_call(char const* function, distillation_shape const& shape, distillation_options const& options,
+                         std::int64_t fewest = 1) {
+    check<shape_error>(
+        shape.tokens >= 0 && shape.vocabulary >= fewest && shape.channels > 0 && shape.teacher_channels > 0, function,
+        ": there are ", shape.tokens, " tokens, ", shape.vocabulary, " entries, ", shape.channels, " channels and ",
+        shape.teacher_channels, " of the teacher, but tokens must not be negative, entries not below ", fewest,
+        " and the others not below 1");
     check<value_error>(options.temperature > 0.0F && options.temperature < infinity, function, ": the temperature is ",
                        options.temperature, " but must be positive and finite");
     check<value_error>(options.softcap >= 0.0F && options.softcap < infinity, function, ": the softcap is ",
@@ -48,10 +51,11 @@ struct distillation_arguments {
   /// Throws for inputs that do not fit together, or lie where programs do not read them; returns the extents.
   template <class Exec>
   static distillation_shape check_inputs(Exec const& exec, char const* function, inputs const& in,
-                                         distillation_options const& options, workspace const& space) {
+                                         distillation_options const& options, workspace const& space,
+                                         std::int64_t fewest = 1) {
     distillation_shape const shape{in.hidden.extent(0), rows_in(in.classifier), in.hidden.extent(1),
                                    in.teacher_hidden.extent(1)};
-    check_call(function, shape, options);
+    check_call(function, shape, options, fewest);
     std::int64_t const channels = columns_in(in.classifier);
     std::int64_t const of_teacher = columns_in(in.teacher_classifier);
     std::int64_t const rows_of_teacher = rows_in(in.teacher_classifier);
@@ -74,6 +78,8 @@ struct distillation_arguments {
     check_list(function, "weights", in.weights, shape.tokens);
     check_list(function, "biases", in.bias, shape.vocabulary);
     check_list(function, "biases of the teacher", in.teacher_bias, shape.vocabulary);
+    check_map(function, "map of logits", in.map);
+    check_map(function, "teacher's map of logits", in.teacher_map);
     if constexpr (requires { in.divergence.check_values(function); }) {
       in.divergence.check_values(function);
     }
@@ -81,6 +87,8 @@ struct distillation_arguments {
                 in.weights, "biases", in.bias, "biases of the teacher", in.teacher_bias, "bytes of the workspace",
                 space);
     check_classifier_place(exec, function, in.classifier);
+    check_reach_of(exec, function, in.map);
+    check_reach_of(exec, function, in.teacher_map);
     if constexpr (teacher_has_source) {
       check_reach_of(exec, function, in.teacher_classifier);
     } else {
@@ -115,7 +123,13 @@ struct distillation_arguments {
 
  private:
   static constexpr char const* back = "linear_distillation.backward";
-  static constexpr bool teacher_has_source = is_classifier_source<T, Teacher>;
+  static constexpr bool teacher_has_source = is_classifier_source<T, rows_type<Teacher>>;
+
+  template <LogitMap Map>
+  static void check_map(char const* function, char const* what, Map const& map) {
+    check<value_error>(map.steepest() > 0 && map.steepest() < infinity, function, ": the ", what, " has slopes up to ",
+                       map.steepest(), " but its steepest() must be positive and finite");
+  }
 
   template <class Gradient>
   static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {

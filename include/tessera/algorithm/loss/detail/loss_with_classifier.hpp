@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_with_classifier`: what with_classifier and with_teacher_classifier make of an algorithm. Algorithms that take
-/// sources specialize it where they are.
+/// `loss_with_classifier`: what with_classifier, with_teacher_classifier and with_logit_maps make of an algorithm.
+/// Algorithms that take sources, or maps in this way, specialize it where they are.
 #pragma once
 
 #include <type_traits>
 
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/map/identity_logits.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -19,6 +21,38 @@ struct loss_with_classifier;
 /// `type`: the algorithm with a source in place of its teacher's classifier.
 template <class Loss, TileSource Source>
 struct loss_with_teacher_classifier;
+/// `type`: the algorithm with maps of logits.
+template <class Loss, LogitMap Map, LogitMap TeacherMap>
+struct loss_with_logit_maps;
+
+/// A template argument for a classifier whose logits go through a map.
+template <class Rows, LogitMap Map>
+struct mapped_rows {};
+
+/// The parts of such an argument, or of a classifier without a map.
+template <class Classifier>
+struct classifier_parts {
+  using rows = Classifier;
+  using map = identity_logits;
+  template <class Other>
+  using with_rows = Other;
+};
+template <class Rows, LogitMap Map>
+struct classifier_parts<mapped_rows<Rows, Map>> {
+  using rows = Rows;
+  using map = Map;
+  template <class Other>
+  using with_rows = mapped_rows<Other, Map>;
+};
+/// The rows of a classifier.
+template <class Classifier>
+using rows_type = typename classifier_parts<Classifier>::rows;
+/// What its logits go through.
+template <class Classifier>
+using map_type = typename classifier_parts<Classifier>::map;
+/// The template argument for rows and a map.
+template <class Rows, LogitMap Map>
+using rows_with_map = std::conditional_t<leaves_logits<Map>, Rows, mapped_rows<Rows, Map>>;
 
 /// Whether a classifier of operands T is a source, whose rows are made when needed, and not a view of a matrix.
 template <class T, class Classifier>

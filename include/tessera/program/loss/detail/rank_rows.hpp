@@ -66,17 +66,17 @@ struct localize_labels {
   }
 };
 
-/// What a rank tells the others of a row.
-template <class State>
+/// What a rank tells the others of a row. Target: float or double.
+template <class State, class Target = float>
 struct rank_row {
-  State state;   ///< of the Reducer, over the rank's own entries
-  float target;  ///< the label's logit; minus infinity where another rank has the label
+  State state;    ///< of the Reducer, over the rank's own entries
+  Target target;  ///< the rank's part of a sum over ranks: the label's logit, and 0 where another rank has the label
 };
 
 /// The RowFinish that keeps states in the order of rows.
-template <class State>
+template <class State, class Target = float>
 struct keep_rank_states {
-  array_view<rank_row<State>> rows;  ///< one for each row
+  array_view<rank_row<State, Target>> rows;  ///< one for each row
 
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
@@ -108,17 +108,30 @@ TESSERA_FN void count_from(std::int64_t first, typename R::state_type& state) {
   }
 }
 
-/// Adds to rows what their states do not say.
-template <LogitReducer R>
+/// What a rank tells of the logit of a row's label.
+struct rank_label_logit {
+  rank_entries entries;
+  array_view<std::int32_t const> labels;    ///< of rows
+  array_view<float const> log_probability;  ///< of each token's label, among the rank's own entries
+
+  /// The logit, or 0 where another rank has the label.
+  TESSERA_FN float operator()(std::int64_t row, std::int64_t token, softmax_reading const& softmax) const {
+    return entries.contain(labels[row]) ? softmax.largest + (log_probability[token] + softmax.above) : 0.0F;
+  }
+};
+
+/// Adds to rows what their states do not say. Target: rank_label_logit, or rank_entry_logits.
+template <LogitReducer R, class Target>
 struct complete_rank_rows {
   static constexpr int lanes = 256;
   struct scratch_type {};
-  using row_type = rank_row<typename R::state_type>;
+  using target_type = decltype(Target{}(0, 0, {}));
+  using row_type = rank_row<typename R::state_type, target_type>;
 
   loss_token_list tokens;
   rank_entries entries;
-  array_view<float const> log_probability;  ///< of each token's label, among the rank's own entries
-  array_view<row_type> rows;                ///< one for each token; those of rows without a token become neutral
+  Target target;
+  array_view<row_type> rows;  ///< one for each token; those without a token, or of a rank without entries, are neutral
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
 
@@ -126,28 +139,26 @@ struct complete_rank_rows {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
-      if (row < tokens.count[0]) {
+      if (row < tokens.count[0] && entries.count > 0) {
         auto& own = rows[row];
-        softmax_reading const softmax = read_softmax(R{}, own.state);
-        bool const has_label = entries.contain(tokens.labels[row]);
-        own.target = has_label ? softmax.largest + (log_probability[tokens.order[row]] + softmax.above) : -infinity;
+        own.target = target(row, tokens.order[row], read_softmax(R{}, own.state));
         count_from<R>(entries.first, own.state);
       } else if (row < rows.size()) {
-        rows[row] = {R{}.identity(), -infinity};  // so that no bits of memory that nobody wrote are sent
+        rows[row] = {R{}.identity(), target_type{0}};  // so that no bits of memory that nobody wrote are sent
       }
     }
   }
 };
 
 /// Takes apart what all ranks have told.
-template <class State>
+template <class State, class Target = float>
 struct split_rank_rows {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<rank_row<State> const> rows;  ///< ranks x rows
-  matrix_view<State> states;                ///< the result: ranks x rows
-  array_view<float> targets;                ///< the result: the label's logit of each row
+  matrix_view<rank_row<State, Target> const> rows;  ///< ranks x rows
+  matrix_view<State> states;                        ///< the result: ranks x rows
+  array_view<Target> targets;                       ///< the result: sums of what ranks have told, in their order
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(targets.size(), std::int64_t{lanes}); }
 
@@ -156,10 +167,10 @@ struct split_rank_rows {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       if (row < targets.size()) {
-        float target = -infinity;
+        Target target{0};
         for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
           states(rank, row) = rows(rank, row).state;
-          target = rows(rank, row).target != -infinity ? rows(rank, row).target : target;
+          target += rows(rank, row).target;
         }
         targets[row] = target;
       }
@@ -172,6 +183,9 @@ struct split_rank_rows {
 ///
 ///     G = g (S - q) + h S - k ...      for a rank with the label
 ///     G = (g + h) S - k ...            for the others: of their own losses, nothing
+///
+/// Where the entries of targets are differentiated one by one (rank_target_rows), the first holds for all ranks, and
+/// with smoothing g' = kept g of each rank's own loss (rank_smoothing), while (1 - kept) g is a factor of S.
 struct prepare_rank_gradients {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -185,8 +199,11 @@ struct prepare_rank_gradients {
   bool is_reduced;
   array_view<float const> mean_scale;  ///< one element: finish_loss::scale
   array_view<float const> verdict;     ///< one element: 1, or NaN after another forward pass
+  bool has_targets;                    ///< whether there are rank_target_rows
+  float kept;                          ///< rank_smoothing::kept; 1 without targets
   array_view<float> by_loss;           ///< the result, one for each token
   array_view<float> by_log_sum_exp;    ///< the result, one for each token
+  array_view<float> by_target;         ///< the result: g of each token; null where it is not wanted
   std::uint64_t* own_stamp;            ///< of the rank's own forward pass, which is forgotten if the verdict is NaN
 
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -204,12 +221,14 @@ struct prepare_rank_gradients {
       }
       if (row < tokens.count[0]) {
         std::int64_t const token = tokens.order[row];
-        bool const has_label = entries.contain(tokens.labels[row]);
+        float const share = has_targets ? kept : entries.contain(tokens.labels[row]) ? 1.0F : 0.0F;
         float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
         float const g = common * weights.of(token, tokens.labels[row]) * own;
         float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
-        by_loss[token] = has_label ? g : 0.0F;
-        by_log_sum_exp[token] = (has_label ? 0.0F : g) + by_lse + g * 2.0F * z_factor * row_lse[row];
+        by_loss[token] = share == 0.0F ? 0.0F : share * g;
+        by_log_sum_exp[token] =
+            (share == 1.0F ? 0.0F : (1.0F - share) * g) + by_lse + g * 2.0F * z_factor * row_lse[row];
+        write_if_asked(by_target, token, g);
       }
     }
   }

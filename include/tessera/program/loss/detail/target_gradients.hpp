@@ -93,12 +93,12 @@ struct stamp_targets {
 
 /// Raises the bounds of prepare_loss_gradients, which know of a token's weights no more than their sum, where these
 /// have both signs. Run with a group for each of its groups.
-template <class Entry>
+template <class Rows>
 struct raise_target_bounds {
   static constexpr int lanes = prepare_loss_gradients::lanes;
   struct scratch_type {};
 
-  target_rows<Entry> targets;
+  Rows targets;
   array_view<float const> by_target;  ///< of prepare_target_gradients
   loss_token_list tokens;
   array_view<float> largest;  ///< the bounds, one for each group
@@ -122,20 +122,14 @@ struct raise_target_bounds {
 
  private:
   TESSERA_FN float beyond_sum(std::int64_t token) const {
-    float sum = 0.0F;
-    float magnitude = 0.0F;
-    for (std::int64_t place = 0; place < targets.count(); ++place) {
-      float const weight = targets.weighted(token, place) < 0 ? 0.0F : targets.weights(token, place);
-      sum += weight;
-      magnitude += absolute(weight);
-    }
-    float const bound = absolute(by_target[token]) * magnitude;
-    return magnitude > absolute(sum) && is_finite(bound) ? bound : 0.0F;
+    target_weights const weights = targets.weights_of(token);
+    float const bound = absolute(by_target[token]) * weights.magnitude;
+    return weights.magnitude > absolute(weights.sum) && is_finite(bound) ? bound : 0.0F;
   }
 };
 
 /// Marks the entries of targets, which matter although their softmax may be small. Run as mark_labels.
-template <class Entry>
+template <class Rows>
 struct mark_target_entries {
   static constexpr int lanes = mark_labels::lanes;
   struct scratch_type {
@@ -143,7 +137,7 @@ struct mark_target_entries {
   };
 
   loss_mark_reader marks;
-  target_rows<Entry> targets;
+  Rows targets;
   array_view<std::int64_t const> row_of;  ///< the row of each token in the list of those with a label
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
@@ -157,7 +151,7 @@ struct mark_target_entries {
       for (int lane : group) {
         std::int64_t const token = which * lanes + lane;
         bool const has_row = token < row_of.size() && row_of[token] >= 0;
-        scratch.entries[lane] = has_row ? targets.weighted(token, place) : target_rows<Entry>::none;
+        scratch.entries[lane] = has_row ? targets.weighted(token, place) : Rows::none;
       }
       group.sync();
       for (int lane : group) {
@@ -177,13 +171,13 @@ struct mark_target_entries {
 
 /// Writes the gradients by the logits of targets over those that a fast program has made for a part, and keeps their
 /// blocks. Run with a group for each token. Where a token has an entry several times, its first place writes.
-template <class T, class Entry, LogitMap Map>
+template <class T, class Rows, LogitMap Map>
 struct write_target_gradients {
   static constexpr int lanes = 32;
   static constexpr int groups_per_block = 4;
   struct scratch_type {};
 
-  target_rows<Entry> targets;
+  Rows targets;
   target_logits<Map> logits;
   logit_scaling<T> scaling;
   array_view<float const> by_target;         ///< of prepare_target_gradients
@@ -246,11 +240,11 @@ struct write_target_gradients {
 };
 
 /// What the portable program asks for the targets of a row: see label_targets.
-template <class Entry>
+template <class Rows>
 struct wanted_entries {
   static constexpr bool are_labels = false;
 
-  target_rows<Entry> targets;
+  Rows targets;
   array_view<float const> by_target;  ///< of prepare_target_gradients
   float const* late_scale;            ///< the number that the factors of rows were divided by
 
@@ -269,14 +263,15 @@ struct wanted_entries {
   }
 };
 
-/// The targets of a loss_gradient_call by entries with weights: see label_targets.
-template <class Entry, LogitMap Map>
+/// The targets of a loss_gradient_call by entries with weights: see label_targets. Rows: target_rows, or the
+/// rank_target_rows of a part of the vocabulary.
+template <class Rows, LogitMap Map>
 struct entry_targets {
   static constexpr bool are_labels = false;
   /// What the portable program asks.
-  using wanted_type = wanted_entries<Entry>;
+  using wanted_type = wanted_entries<Rows>;
 
-  target_rows<Entry> targets;
+  Rows targets;
   target_logits<Map> logits;
   array_view<float const> by_target;  ///< of prepare_target_gradients
   std::int64_t first_token = 0;       ///< the token that is the call's first one
@@ -291,13 +286,13 @@ struct entry_targets {
   /// Enqueues the raising of bounds for types of fewer exponents.
   template <Executor Exec>
   void raise_bounds(Exec const& exec, loss_token_list const& tokens, array_view<float> largest) const {
-    raise_target_bounds<Entry> const raise{targets, by_target, tokens, largest};
+    raise_target_bounds<Rows> const raise{targets, by_target, tokens, largest};
     exec.run(raise, raise.groups());
   }
   /// Enqueues the marking of targets, after that of labels.
   template <Executor Exec>
   void mark(Exec const& exec, loss_mark_reader const& marks, loss_token_list const& tokens) const {
-    mark_target_entries<Entry> const entries{marks, targets, tokens.row_of};
+    mark_target_entries<Rows> const entries{marks, targets, tokens.row_of};
     exec.run(entries, entries.groups());
   }
   /// Enqueues the gradients of targets in a part that a fast program has made. Call: a loss_gradient_call. `of_kept`:
@@ -306,21 +301,21 @@ struct entry_targets {
   void correct(Exec const& exec, Call const& call, loss_part_range const& range,
                loss_gradient_part<typename Call::value_type> const& part, std::int32_t const* slot_of,
                loss_token_factors const* of_kept) const {
-    write_target_gradients<typename Call::value_type, Entry, Map> const write{targets,
-                                                                              logits,
-                                                                              call.logits.scaling,
-                                                                              by_target,
-                                                                              first_token,
-                                                                              call.space[call.regions.late_scale].data,
-                                                                              call.tokens.row_of,
-                                                                              call.space[call.regions.rows],
-                                                                              call.smoothing,
-                                                                              range,
-                                                                              slot_of,
-                                                                              of_kept,
-                                                                              part.gradient,
-                                                                              part.kept_for_hidden,
-                                                                              part.kept_for_classifier};
+    write_target_gradients<typename Call::value_type, Rows, Map> const write{targets,
+                                                                             logits,
+                                                                             call.logits.scaling,
+                                                                             by_target,
+                                                                             first_token,
+                                                                             call.space[call.regions.late_scale].data,
+                                                                             call.tokens.row_of,
+                                                                             call.space[call.regions.rows],
+                                                                             call.smoothing,
+                                                                             range,
+                                                                             slot_of,
+                                                                             of_kept,
+                                                                             part.gradient,
+                                                                             part.kept_for_hidden,
+                                                                             part.kept_for_classifier};
     exec.run(write, write.groups());
   }
 };

@@ -52,6 +52,31 @@ struct target_logits {
   }
 };
 
+/// Sums over a token's entries, of their weights times something.
+struct target_sums {
+  double surprise;  ///< log-sum-exp - logit
+  double mass;      ///< 1
+  double logits;    ///< logit
+};
+
+/// The loss of a token, without the token's weight. R: a Reducer with a log-sum-exp.
+template <LogitReducer R>
+TESSERA_FN double loss_of_targets(R const& reducer, typename R::state_type const& state, target_sums const& sums,
+                                  loss_terms const& terms) {
+  softmax_reading const softmax = read_softmax(reducer, state);
+  auto const lse = static_cast<double>(softmax.largest + softmax.above);
+  double loss =
+      sums.surprise + (terms.z_factor != 0.0F ? static_cast<double>(terms.z_factor) * sums.mass * lse * lse : 0.0);
+  if constexpr (has_reducer<sum_reducer<float>, R>) {
+    if (terms.smoothing != 0.0F) {
+      double const mean =
+          static_cast<double>(state_of<sum_reducer<float>>(reducer, state)) / static_cast<double>(terms.vocabulary);
+      loss += static_cast<double>(terms.smoothing) * (sums.logits - sums.mass * mean);
+    }
+  }
+  return loss;
+}
+
 /// The RowFinish that makes a token's loss, without the token's weight. R: a Reducer with a log-sum-exp.
 template <LogitReducer R, class Entry, LogitMap Map>
 struct keep_target_losses {
@@ -70,30 +95,19 @@ struct keep_target_losses {
   /// Takes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, typename R::state_type const& state) const {
     softmax_reading const softmax = read_softmax(R{}, state);
-    double surprise = 0;
-    double mass = 0;
-    double logit_sum = 0;
+    target_sums sums{0.0, 0.0, 0.0};
     for (std::int64_t place = 0; place < targets.count(); ++place) {
       std::int64_t const entry = targets.weighted(token, place);
       if (entry >= 0) {
         auto const weight = static_cast<double>(targets.weights(token, place));
         float const logit = logits.logit(token, place, entry);
-        surprise += weight * static_cast<double>((softmax.largest - logit) + softmax.above);
-        mass += weight;
-        logit_sum += weight * static_cast<double>(logit);
+        sums.surprise += weight * static_cast<double>((softmax.largest - logit) + softmax.above);
+        sums.mass += weight;
+        sums.logits += weight * static_cast<double>(logit);
       }
     }
-    auto const lse = static_cast<double>(softmax.largest + softmax.above);
-    double loss = surprise + (terms.z_factor != 0.0F ? static_cast<double>(terms.z_factor) * mass * lse * lse : 0.0);
-    if constexpr (has_reducer<sum_reducer<float>, R>) {
-      if (terms.smoothing != 0.0F) {
-        double const mean =
-            static_cast<double>(state_of<sum_reducer<float>>(R{}, state)) / static_cast<double>(terms.vocabulary);
-        loss += static_cast<double>(terms.smoothing) * (logit_sum - mass * mean);
-      }
-    }
-    losses[token] = static_cast<float>(loss);
-    write_if_asked(log_probability, token, static_cast<float>(-surprise));
+    losses[token] = static_cast<float>(loss_of_targets(R{}, state, sums, terms));
+    write_if_asked(log_probability, token, static_cast<float>(-sums.surprise));
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include <tessera/concepts/group.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -17,6 +18,12 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
+
+/// The weights of a token's targets together.
+struct target_weights {
+  float sum;        ///< of weights
+  float magnitude;  ///< of their magnitudes
+};
 
 /// Entry: std::int32_t or std::int64_t.
 template <class Entry>
@@ -48,6 +55,16 @@ struct target_rows {
       sum += weighted(token, place) == entry ? weights(token, place) : 0.0F;
     }
     return sum;
+  }
+  /// The weights of all entries of a token.
+  [[nodiscard]] TESSERA_FN constexpr target_weights weights_of(std::int64_t token) const {
+    target_weights all{0.0F, 0.0F};
+    for (std::int64_t place = 0; place < count(); ++place) {
+      float const weight = weighted(token, place) < 0 ? 0.0F : weights(token, place);
+      all.sum += weight;
+      all.magnitude += absolute(weight);
+    }
+    return all;
   }
 };
 

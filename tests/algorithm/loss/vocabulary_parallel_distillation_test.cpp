@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Distillation between classifiers that are spread over ranks is that between the whole ones.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/loss/vocabulary_parallel_distillation.hpp>
+#include <tessera/comm/loopback.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/side_queue.hpp>
+#include <tessera/map/forward_kl.hpp>
+#include <tessera/map/jensen_shannon.hpp>
+#include <tessera/map/reverse_kl.hpp>
+#include <tessera/testing/adversary.hpp>
+#include <tessera/testing/on_ranks.hpp>
+
+#include "support/catch.hpp"
+#include "support/counting_rank.hpp"
+#include "support/distillation_runs.hpp"
+#include "support/message_of.hpp"
+#include "support/rank_parts.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+constexpr int distilling_ranks[] = {1, 2, 3, 8};
+
+/// What a rank has of a distillation, and what it found.
+template <class T, class Gradient>
+struct rank_of_distillation {
+  distillation_problem<T> own;
+  vocabulary_part part;
+  distillation_results<Gradient> found;
+
+  rank_of_distillation(distillation_problem<T> const& p, int rank, int count)
+      : own(p), part(part_of_rank(rank, count, p.shape.vocabulary)) {
+    std::int64_t const end = first_entry_of(rank + 1, count, p.shape.vocabulary);
+    own.shape.vocabulary = end - part.first;
+    own.classifier = rows_between(p.classifier, part.first, end, p.shape.channels);
+    own.teacher_classifier = rows_between(p.teacher_classifier, part.first, end, p.shape.teacher_channels);
+    own.bias = rows_between(p.bias, part.first, end, 1);
+    own.teacher_bias = rows_between(p.teacher_bias, part.first, end, 1);
+    auto const losses = static_cast<std::size_t>(p.options.reduction == loss_reduction::none ? p.shape.tokens : 1);
+    Gradient const poison = store<Gradient>(NAN);
+    found = {std::vector<float>(losses, NAN), std::vector<float>(static_cast<std::size_t>(p.shape.tokens), NAN),
+             std::vector<Gradient>(p.hidden.size(), poison), std::vector<Gradient>(own.classifier.size(), poison),
+             std::vector<Gradient>(static_cast<std::size_t>(own.shape.vocabulary), poison)};
+  }
+  template <class Loss>
+  typename Loss::inputs inputs() const {
+    auto const& s = own.shape;
+    typename Loss::inputs in{{own.hidden.data(), {s.tokens, s.channels}},
+                             {own.classifier.data(), {s.vocabulary, s.channels}},
+                             {own.teacher_hidden.data(), {s.tokens, s.teacher_channels}},
+                             {own.teacher_classifier.data(), {s.vocabulary, s.teacher_channels}},
+                             own.weights};
+    in.bias = own.bias;
+    in.teacher_bias = own.teacher_bias;
+    return in;
+  }
+};
+
+/// Runs both passes on all ranks. `times`: how often the backward pass runs, adding but the first time.
+template <class Whole, class Gradient, class Exec, class T>
+std::vector<rank_of_distillation<T, Gradient>> distill_on_ranks(int count, Exec const& exec,
+                                                                distillation_problem<T> const& p, bool has_side,
+                                                                int times = 1) {
+  using loss = vocabulary_parallel<Whole>;
+  std::vector<rank_of_distillation<T, Gradient>> all;
+  for (int rank = 0; rank < count; ++rank) {
+    all.emplace_back(p, rank, count);
+  }
+  testing::on_ranks(count, [&](threads& ranks) {
+    auto& rank = all[static_cast<std::size_t>(ranks.rank())];
+    auto const& s = rank.own.shape;
+    auto const plan = loss::template plan_backward<Gradient>(exec, count, s, p.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
+    workspace const space(plan, memory);
+    auto const in = rank.template inputs<loss>();
+    loss::forward(exec, ranks, in, rank.part, p.options, {rank.found.loss, rank.found.divergence}, space);
+    linear_loss_gradients<Gradient> out{{rank.found.hidden.data(), {s.tokens, s.channels}},
+                                        {rank.found.classifier.data(), {s.vocabulary, s.channels}},
+                                        rank.found.bias};
+    side_queue<Exec> const side(exec, loss::side_marks, true);
+    for (int i = 0; i < times; ++i) {
+      if (has_side) {
+        loss::backward(exec, side, ranks, in, rank.part, p.options, p.upstream, out, space);
+      } else {
+        loss::backward(exec, ranks, in, rank.part, p.options, p.upstream, out, space);
+      }
+      out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
+    }
+    exec.wait();
+  });
+  return all;
+}
+
+/// Whether both hold the same bits.
+template <class V>
+bool has_bits_of(std::vector<V> const& a, std::vector<V> const& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
+}
+
+/// Compares both passes with the formulas, and ranks with each other.
+template <class D, class Gradient, class T, class Exec>
+void check_distilling(int count, Exec const& exec, distillation_problem<T> const& p, double tolerance) {
+  auto const expected = reference_distillation(p, divergence_kind_of<D>);
+  for (bool const has_side : {false, true}) {
+    CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
+    auto const all = distill_on_ranks<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
+    std::vector<Gradient> classifier;
+    std::vector<Gradient> bias;
+    for (auto const& rank : all) {
+      CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
+      CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
+      CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
+      CHECK(has_bits_of(rank.found.hidden, all[0].found.hidden));
+      CHECK(relative_distance(rank.found.hidden, expected.hidden) <= tolerance);
+      classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
+      bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
+    }
+    CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
+    if (!p.bias.empty()) {
+      CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+    }
+  }
+}
+
+template <class T>
+distillation_problem<T> problem_with_all(distillation_shape const& shape, loss_reduction reduction) {
+  auto p = make_distillation_problem<T>(shape, true);
+  p.options = {.reduction = reduction, .temperature = 1.5F, .softcap = 4.0F, .teacher_softcap = 5.0F};
+  p.options.workspace_budget = 1;  // parts of 128 entries
+  add_biases(p);
+  std::int64_t const losses = reduction == loss_reduction::none ? shape.tokens : 1;
+  for (std::int64_t i = 0; i < losses; ++i) {
+    p.upstream.push_back(testing::gauss{}.value(31, static_cast<std::uint64_t>(i)) - 0.25F);
+  }
+  return p;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("distillation on ranks is its formula, in extents around its tiles", "[host][threads]", forward_kl,
+                   reverse_kl, jensen_shannon) {
+  for (int const count : distilling_ranks) {
+    for (distillation_shape const& shape :
+         {distillation_shape{0, 40, 3, 9}, {1, 7, 5, 3}, {7, 65, 3, 9}, {65, 300, 8, 16}}) {
+      check_distilling<TestType, float>(count, cpu{.threads = 1}, make_distillation_problem<float>(shape), 2e-5);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("distillation on ranks takes every option", "[host][threads]", forward_kl, reverse_kl,
+                   jensen_shannon) {
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
+    auto const p = problem_with_all<float>({70, 501, 24, 40}, reduction);
+    check_distilling<TestType, float>(2, cpu{.threads = 1}, p, 2e-5);
+    check_distilling<TestType, float>(3, testing::adversary{.seed = 5}, p, 2e-5);
+    check_distilling<TestType, float>(8, cpu{.threads = 1}, p, 2e-5);
+  }
+  check_distilling<TestType, bfloat16>(3, cpu{.threads = 1},
+                                       problem_with_all<bfloat16>({70, 501, 24, 40}, loss_reduction::mean), 6e-3);
+}
+
+TEST_CASE("gradients of distillation on ranks are added to those in fp32 that are there, once", "[host][threads]") {
+  auto const p = problem_with_all<float>({30, 301, 8, 8}, loss_reduction::mean);
+  cpu const exec{.threads = 1};
+  using whole = linear_distillation<float>;
+  auto const one = distill_on_ranks<whole, float>(3, exec, p, false);
+  auto const two = distill_on_ranks<whole, float>(3, exec, p, false, 2);
+  for (std::size_t rank = 0; rank < one.size(); ++rank) {
+    auto const is_double = [](std::vector<float> const& twice, std::vector<float> const& once) {
+      auto expected = doubles_of(once);
+      for (double& value : expected) {
+        value *= 2.0;
+      }
+      return relative_distance(twice, expected) <= 1e-6;
+    };
+    CHECK(is_double(two[rank].found.hidden, one[rank].found.hidden));
+    CHECK(is_double(two[rank].found.classifier, one[rank].found.classifier));
+    CHECK(is_double(two[rank].found.bias, one[rank].found.bias));
+  }
+}
+
+namespace {
+
+/// Both passes of one rank with everything, of which a test can change something.
+struct lone_distiller {
+  using loss = vocabulary_parallel<linear_distillation<float>>;
+  rank_of_distillation<float, float> rank{make_distillation_problem<float>({9, 70, 4, 8}, true), 0, 1};
+  cpu exec{.threads = 1};
+  buffer<std::byte> memory{exec, 1 << 20};
+  counting_rank ranks;
+  workspace space{loss::plan_backward<float>(exec, 1, {9, 70, 4, 8}), memory};
+
+  void forward(vocabulary_part const& part = {0, 70}) {
+    loss::forward(exec, ranks, rank.inputs<loss>(), part, {}, {rank.found.loss, rank.found.divergence}, space);
+  }
+  void backward(linear_loss_gradients<float> const& out) {
+    loss::backward(exec, ranks, rank.inputs<loss>(), {0, 70}, {}, {}, out, space);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("frozen hidden states of distillation cost no reduction over ranks", "[host]") {
+  lone_distiller test;
+  test.forward();
+  test.backward({.classifier = {test.rank.found.classifier.data(), {70, 4}}});
+  CHECK(test.ranks.reductions == 0);
+  test.backward({.hidden = {test.rank.found.hidden.data(), {9, 4}}});
+  CHECK(test.ranks.reductions == 1);
+}
+
+TEST_CASE("distillation on ranks refuses what does not fit together, with both values", "[host]") {
+  lone_distiller test;
+  CHECK(message_of([&] {
+          test.forward({1, 70});
+        }) == "vocabulary_parallel.forward: the rank has entries 1 to 70 but there are 70");
+  CHECK(message_of([&] {
+          test.backward({.hidden = {test.rank.found.hidden.data(), {4, 4}, {8, 1}}});
+        }) ==
+        "vocabulary_parallel.backward: the gradient of the hidden states has strides of 8 and 1 but must be "
+        "contiguous, with 4 and 1");
+  CHECK(message_of([&] {
+          lone_distiller::loss::plan_forward(test.exec, 0, {9, 70, 4, 8});
+        }) == "vocabulary_parallel.forward: there are 0 ranks but must be 1 or more");
+  test.forward();
+  test.rank.own.hidden[3] += 1.0F;
+  test.backward({.hidden = {test.rank.found.hidden.data(), {9, 4}}});
+  CHECK(message_of([&] { test.exec.wait(); }).find("had other inputs") != std::string::npos);
+  CHECK(std::isnan(test.rank.found.hidden[0]));
+}
+
+TEST_CASE("a rank that refuses a distillation leaves no other waiting", "[host][threads]") {
+  auto const p = make_distillation_problem<float>({9, 70, 4, 8});
+  using loss = vocabulary_parallel<linear_distillation<float>>;
+  std::vector<std::string> said(2);
+  testing::on_ranks(2, [&](threads& ranks) {
+    cpu const exec{.threads = 1};
+    rank_of_distillation<float, float> rank(p, ranks.rank(), 2);
+    auto const plan = loss::plan_forward(exec, 2, rank.own.shape);
+    buffer<std::byte> memory(exec, plan.bytes());
+    auto in = rank.inputs<loss>();
+    in.teacher_hidden.extents[0] = ranks.rank() == 1 ? 8 : 9;
+    said[static_cast<std::size_t>(ranks.rank())] =
+        message_of([&] { loss::forward(exec, ranks, in, rank.part, {}, {rank.found.loss}, workspace(plan, memory)); });
+  });
+  CHECK(said[1] == "linear_distillation.forward: the student has 9 tokens but the teacher has 8");
+  CHECK(said[0].size() > 0);
+}
