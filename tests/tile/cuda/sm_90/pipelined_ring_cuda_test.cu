@@ -24,7 +24,8 @@ enum class taking {
   all,        ///< each takes all steps
   in_parts,   ///< each takes all, in two loops for a row
   from_last,  ///< each takes all, from the last step to the first
-  in_turns    ///< each takes every other step, from row to row
+  in_turns,   ///< each takes every other step, from row to row
+  fetched     ///< each takes all steps, of which two are on their way to registers
 };
 
 constexpr int readers = 2;
@@ -77,6 +78,16 @@ struct sum_rows {
         for (auto const at : pipelined(ring_filler(count), steps_from_last{0, steps[i]})) {
           load(at);
         }
+      } else if (how == taking::fetched) {
+        std::int32_t in_flight[2];
+        pipelined(ring_filler(state), steps[i])
+            .each_fetched(
+                in_flight, [&](int step, std::int32_t& to) { to = row[step * 32 + lane]; },
+                [&](fill_step<Stages> const& at, std::int32_t number) {
+                  shared_barrier& full = at.when_empty(scratch.ring);
+                  scratch.numbers[at.stage][lane] = number;
+                  full.arrive();
+                });
       } else {
         for (auto const at : pipelined(ring_filler(state), steps[i])) {
           load(at);
@@ -300,7 +311,7 @@ TEST_CASE("warps that fill and warps that read a ring have the steps of the seri
     WARN("the device has no barriers for copies");
     return;
   }
-  for (taking const how : {taking::all, taking::in_parts, taking::from_last}) {
+  for (taking const how : {taking::all, taking::in_parts, taking::from_last, taking::fetched}) {
     check_sums<1>(how);
     check_sums<2>(how);
     check_sums<3>(how);
