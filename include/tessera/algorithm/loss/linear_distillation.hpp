@@ -81,6 +81,7 @@
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
+#include <tessera/tile/source/converted.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -178,8 +179,7 @@ struct linear_distillation {
     }
     if constexpr (regions<Gradient>::has_hidden_sums) {
       if (out.hidden.data != nullptr) {
-        round_matrix<Gradient> const round{sums, out.hidden};
-        exec.run(round, round.groups());
+        materialize(exec, converted<float, Gradient>(sums), out.hidden);
       }
     }
   }
