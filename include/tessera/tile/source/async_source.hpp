@@ -17,6 +17,7 @@
 ///
 ///     bool const is_done = with_words(a, b, [&](auto const& a_words, auto const& b_words) {
 ///       a_words.begin_load(group, a_tile, first_row, first_column);    // the widest words that both have
+///       b_words.begin_load(group, b_tile, first_row, first_column);
 ///     });                                                              // false: nothing was called
 #pragma once
 
