@@ -31,7 +31,7 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
   program/paged_cache/page_codes.hpp "std::uint32_t const (&fields)[8]")
 tessera_check_pieces(ON_DEVICE program_cuda ""
   program/attention/lane_weights.cuh "float reference, float a, float b, float c, float d"
-  program/loss/detail/add_to_columns.cuh "float (&sums)[32], float const* bias, std::int32_t first")
+  program/loss/detail/add_to_columns.cuh "float (&sums)[32], float const* bias, std::int32_t first, int lane")
 tessera_check_pieces(ON_DEVICE program_loss_cuda "#include <tessera/reduce/maximum.hpp>"
   program/loss/logit_rows.cuh "float (&sums)[96], std::int32_t first, std::int32_t entries, float scale, \
     tessera::scaled_exponentials<float> (&kept)[16][1]")

@@ -33,7 +33,10 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
     tessera::box_coordinate (*place_of)(int), void (*multiply)(unsigned char const*)"
   tile/cuda/sm_90/pipelined_ring.cuh:2 "tessera::stage_ring<4>& ring, tessera::pipeline_state<4>& state, int steps, \
     float (&sums)[128], tessera::matrix_descriptor const (&a)[4], tessera::matrix_descriptor const (&b)[4]"
-  tile/cuda/sm_90/pipelined_ring.cuh:3 "tessera::stage_ring<4>& keys, tessera::stage_ring<4>& values, \
+  tile/cuda/sm_90/pipelined_ring.cuh:3 "tessera::cuda_warpgroup const& group, \
+    tessera::dense_chunks<tessera::bfloat16> const& source, fetched_scratch& scratch, tessera::stage_ring<4>& ring, \
+    tessera::pipeline_state<4>& state, int turn, int steps, int warpgroups, std::int64_t first_row, int depth"
+  tile/cuda/sm_90/pipelined_ring.cuh:4 "tessera::stage_ring<4>& keys, tessera::stage_ring<4>& values, \
     tessera::pair_state<4, 1>& state, int begin, int end, void (*score)(int), void (*weigh)(int)"
   tile/cuda/sm_90/register_budget.cuh "bool is_producer"
   tile/cuda/sm_90/stage_ring.cuh "tessera::pipeline_state<4>& state, ring_scratch& scratch, \

@@ -12,6 +12,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/largest_keys.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/cuda_warpgroup.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -41,5 +42,13 @@ struct key_scratch {
 struct ring_scratch {
   alignas(1024) unsigned char boxes[4][8192];
 };
+
+struct fetched_scratch {
+  tessera::staged_tile<tessera::bfloat16, 64, 64> tiles[4];
+};
+
+/// A tile of a matrix on its way to registers.
+using fetched_tile = tessera::dense_chunks<tessera::bfloat16>::fetched<tessera::cuda_warpgroup,
+                                                                       tessera::staged_tile<tessera::bfloat16, 64, 64>>;
 
 }  // namespace pieces

@@ -6,6 +6,9 @@ tessera_check_pieces(ON_HOST tile_source "#include \"checks/examples/tile.hpp\"\
 #include <tessera/algorithm/gemm/linear.hpp>\n#include <tessera/algorithm/weights/coded_matrix.hpp>\n\
 #include <tessera/program/gemm/gemm_tiles.hpp>\n#include <tessera/quantize/scaled_float.hpp>"
   tile/source/async_source.hpp "tessera::dense<tessera::bfloat16> const& source, ${given_load}"
+  tile/source/async_source.hpp:2 "Group const& group, tessera::dense<tessera::bfloat16> const& a, \
+    tessera::gathered<tessera::bfloat16> const& b, tessera::staged_tile<tessera::bfloat16, 64, 32>& a_tile, \
+    tessera::staged_tile<tessera::bfloat16, 64, 32>& b_tile, std::int64_t first_row, std::int64_t first_column"
   tile/source/byte_as_float.hpp "Group const& group, std::uint32_t word"
   tile/source/chunked_source.hpp "S const& source, Group const& group, \
     tessera::lane_operand<tessera::bfloat16, 16, 128>& tile, \

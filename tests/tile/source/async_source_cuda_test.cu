@@ -70,6 +70,14 @@ void check_both_loads(cuda const& exec, Source const& source, std::int64_t first
   CHECK(is_same);
 }
 
+/// The same in words of so many bytes, where the source has them.
+template <int Bytes, class Source>
+void check_words(cuda const& exec, Source const& source, std::int64_t first_row, std::int64_t first_column) {
+  if (source.template has_words<Bytes>()) {
+    check_both_loads(exec, source.template in_words<Bytes>(), first_row, first_column);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("tiles that a GPU loads asynchronously are those that it loads at once", "[cuda]") {
@@ -81,14 +89,24 @@ TEST_CASE("tiles that a GPU loads asynchronously are those that it loads at once
   }
   auto const memory = to_device(exec, values);
   auto const order = to_device(exec, std::vector<std::int64_t>{49, 0, 7, -1, 50, 7, 31, 2, 3});
-  // Columns that fill chunks, columns that do not, and rows that begin at odd elements.
+  // Columns that fill chunks or words of 4 bytes, columns that do not, and rows that begin at odd elements.
   for (matrix_view<bfloat16 const> const matrix :
        {matrix_view<bfloat16 const>(memory.data(), {50, 80}), matrix_view<bfloat16 const>(memory.data(), {49, 77}),
+        matrix_view<bfloat16 const>(memory.data(), {50, 78}),
+        matrix_view<bfloat16 const>(memory.data(), {50, 77}, {78, 1}),
         matrix_view<bfloat16 const>(memory.data() + 1, {50, 80})}) {
+    dense<bfloat16> const rows{matrix};
+    gathered<bfloat16> const list{matrix, order.view()};
+    CHECK(rows.has_words<4>() == (matrix.stride(0) % 2 == 0 && matrix.data == memory.data()));
+    CHECK(list.has_words<8>() == (matrix.stride(0) % 4 == 0 && matrix.data == memory.data()));
     for (std::int64_t const first_row : {0, 24, 48, 72}) {
       for (std::int64_t const first_column : {0, 16, 64}) {
-        check_both_loads(exec, dense<bfloat16>{matrix}, first_row, first_column);
-        check_both_loads(exec, gathered<bfloat16>{matrix, order.view()}, first_row / 24, first_column);
+        check_both_loads(exec, rows, first_row, first_column);
+        check_both_loads(exec, list, first_row / 24, first_column);
+        check_words<4>(exec, rows, first_row, first_column);
+        check_words<8>(exec, rows, first_row, first_column);
+        check_words<4>(exec, list, first_row / 24, first_column);
+        check_words<8>(exec, list, first_row / 24, first_column);
       }
     }
   }

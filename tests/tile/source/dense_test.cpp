@@ -141,18 +141,24 @@ void check_words(Group const& group, std::int64_t stride) {
       matrix(row, column) = store<bfloat16>(static_cast<float>(20 * row + column));
     }
   }
-  using words = typename dense<bfloat16>::template words<Bytes>;
-  REQUIRE(words::suits(matrix));
-  static_assert(AsyncSource<words, Group, staged_tile<bfloat16, 9, 16>>);
+  std::vector<std::int64_t> const order{0, 1, 2, 3, 4, 5, 6};
+  dense<bfloat16> const rows{matrix};
+  gathered<bfloat16> const list{matrix, order};
+  REQUIRE(rows.has_words<Bytes>());
+  REQUIRE(list.has_words<Bytes>());
+  static_assert(AsyncSource<dense_words<bfloat16, Bytes>, Group, staged_tile<bfloat16, 9, 16>>);
+  static_assert(AsyncSource<gathered_words<bfloat16, Bytes>, Group, staged_tile<bfloat16, 9, 16>>);
   for (std::int64_t const from : {0, 4, 8, 16, 20, 32}) {
     staged_tile<bfloat16, 9, 16> tile;
-    words{matrix}.begin_load(group, tile, 1, from);
+    staged_tile<bfloat16, 9, 16> listed;
+    rows.in_words<Bytes>().begin_load(group, tile, 1, from);
+    list.in_words<Bytes>().begin_load(group, listed, 1, from);
     bool right = true;
     for (int row = 0; row < 9; ++row) {
       for (int column = 0; column < 16; ++column) {
         bool const is_inside = row + 1 < 7 && from + column < 19;
         float const expected = is_inside ? static_cast<float>(20 * (row + 1) + from + column) : 0.0F;
-        right = right && load(tile(row, column)) == expected;
+        right = right && load(tile(row, column)) == expected && load(listed(row, column)) == expected;
       }
     }
     CAPTURE(from);
@@ -168,9 +174,45 @@ TEST_CASE("rows that begin at multiples of 4 or 8 bytes are loaded in words, the
   check_words<4>(serial_group<64>{}, 20);
   check_words<8>(serial_group<16>{}, 20);
   check_words<8>(serial_group<128>{}, 24);
-  bfloat16 values[64] = {};
+  alignas(8) bfloat16 values[64] = {};
   CHECK_FALSE(dense_words<bfloat16, 4>::suits({values, {3, 5}, {7, 1}}));
   CHECK_FALSE(dense_words<bfloat16, 4>::suits({values, {3, 5}, {1, 8}}));
   CHECK_FALSE(dense_words<bfloat16, 4>::suits({values + 1, {3, 5}, {8, 1}}));
   CHECK_FALSE(dense_words<bfloat16, 8>::suits({values, {3, 5}, {6, 1}}));
+}
+
+TEST_CASE("listed rows are loaded in words, and rows that do not exist are zeros", "[host]") {
+  auto const values = numbers(8 * 8);
+  serial_group<32> const group;
+  std::vector<std::int64_t> const order{6, 0, -1, 8, 0, 3};
+  gathered<float> const source{matrix_view<float const>(values.data(), {7, 6}, {8, 1}), order};
+  CHECK(testing::check_laws(source.in_words<4>(), group).text().empty());
+  staged_tile<float, 8, 8> plain;
+  staged_tile<float, 8, 8> tile;
+  source.load(group, plain, 1, 0);
+  source.in_words<4>().begin_load(group, tile, 1, 0);
+  bool is_same = true;
+  for (int row = 0; row < 8; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      is_same = is_same && tile(row, column) == plain(row, column);
+    }
+  }
+  CHECK(is_same);
+  CHECK(tile(4, 5) == 30.0F);
+  CHECK(tile(1, 0) == 0.0F);
+}
+
+TEST_CASE("sources are used in the widest words that both have", "[host]") {
+  alignas(8) bfloat16 values[64] = {};
+  auto const width = [&](std::int64_t a_stride, std::int64_t b_stride) {
+    std::size_t found = 0;
+    bool const is_called =
+        with_words(dense<bfloat16>{{values, {3, 5}, {a_stride, 1}}}, dense<bfloat16>{{values, {4, 5}, {b_stride, 1}}},
+                   [&](auto const& a, auto const&) { found = sizeof(bfloat16) * a.size; });
+    return is_called ? found : 0;
+  };
+  CHECK(width(8, 12) == 8);
+  CHECK(width(8, 6) == 4);
+  CHECK(width(6, 8) == 4);
+  CHECK(width(8, 7) == 0);
 }

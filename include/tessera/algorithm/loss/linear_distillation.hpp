@@ -85,6 +85,7 @@
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/stamp.hpp>
+#include <tessera/tile/source/converted.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -408,8 +409,7 @@ struct linear_distillation {
                          linear_loss_gradients<Gradient> const& out, hidden_progress const& progress) {
     if constexpr (regions<Gradient>::has_hidden_sums) {
       if (out.hidden.data != nullptr) {
-        round_matrix<Gradient> const round{sums, out.hidden};
-        exec.run(round, round.groups());
+        materialize(exec, converted<float, Gradient>(sums), out.hidden);
       }
     }
     progress.tell(at.shape.tokens);

@@ -6,7 +6,7 @@
 /// of a and of b into scratch and multiplies them, from the first to the last column of the depth, so that a sum is
 /// always added up in the same order.
 ///
-/// Where both sources have words (`dense_words`) the next steps are on their way while one is multiplied (`pipelined`):
+/// Where both sources have words (SourceOfWords) the next steps are on their way while one is multiplied (`pipelined`):
 /// from sm_80 on, which copies asynchronously. 4096^3 on one H200, in ms, step by step and with steps on their way:
 ///
 ///     rows begin at multiples of   elements   4 bytes        8              16
@@ -34,22 +34,13 @@
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/source/async_source.hpp>
 #include <tessera/tile/source/open_source.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/tile_order.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-namespace detail {
-
-/// Whether a source may have words that are copied asynchronously.
-template <class S>
-inline constexpr bool has_words = requires {
-  typename S::template words<4>;
-};
-
-}  // namespace detail
 
 template <class Operand, AnySource A, AnySource B, SumEpilogue Epilogue>
 struct gemm_tiles {
@@ -60,7 +51,7 @@ struct gemm_tiles {
   static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));  ///< depth of one multiplication
   static constexpr int depth = 2 * step;                                    ///< depth that is staged at a time
   /// Stages of steps on their way, where both sources have words.
-  static constexpr int stages = detail::has_words<A> && detail::has_words<B> ? 3 : 1;
+  static constexpr int stages = SourceOfWords<A> && SourceOfWords<B> ? 3 : 1;
   /// So that the loop over words does not take registers from the one over elements: 128 for each lane, and no spills.
   static constexpr int blocks_per_multiprocessor = stages > 1 ? 4 : 1;
 
@@ -92,8 +83,7 @@ struct gemm_tiles {
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     if constexpr (stages > 1 && !is_serial_group<G>) {
-      if (!multiply_words<mma, 8>(group, first_row, first_column, scratch, sums) &&
-          !multiply_words<mma, 4>(group, first_row, first_column, scratch, sums)) {
+      if (!multiply_words<mma>(group, first_row, first_column, scratch, sums)) {
         multiply_steps<mma>(group, first_row, first_column, scratch, sums);
       }
     } else {
@@ -122,24 +112,20 @@ struct gemm_tiles {
       multiply_staged<Tile>(group, scratch.a[0], scratch.b[0], sums);
     }
   }
-  /// The same, with steps on their way in words of so many bytes. False: sources do not have them, and nothing is done.
-  template <class Tile, int Bytes, Group G>
+  /// The same, with steps on their way in words. False: sources do not have them, and nothing is done.
+  template <class Tile, Group G>
   TESSERA_FN bool multiply_words(G const& group, std::int64_t first_row, std::int64_t first_column,
                                  scratch_type& scratch, typename Tile::sum_tile& sums) const {
-    using words_of_a = typename A::template words<Bytes>;
-    using words_of_b = typename B::template words<Bytes>;
-    if (!words_of_a::suits(a.matrix) || !words_of_b::suits(b.matrix)) {
-      return false;
-    }
-    auto const begin = [&](int at, int stage) {
-      words_of_a{a.matrix}.begin_load(group, scratch.a[stage], first_row, std::int64_t{at} * depth);
-      words_of_b{b.matrix}.begin_load(group, scratch.b[stage], first_column, std::int64_t{at} * depth);
-    };
-    auto const steps = static_cast<int>(divide_up(a.columns(), std::int64_t{depth}));
-    for (pipeline_step const at : pipelined<stages>(group, steps, begin)) {
-      multiply_staged<Tile>(group, scratch.a[at.stage], scratch.b[at.stage], sums);
-    }
-    return true;
+    return with_words(a, b, [&](auto const& a_words, auto const& b_words) {
+      auto const begin = [&](int at, int stage) {
+        a_words.begin_load(group, scratch.a[stage], first_row, std::int64_t{at} * depth);
+        b_words.begin_load(group, scratch.b[stage], first_column, std::int64_t{at} * depth);
+      };
+      auto const steps = static_cast<int>(divide_up(a.columns(), std::int64_t{depth}));
+      for (pipeline_step const at : pipelined<stages>(group, steps, begin)) {
+        multiply_staged<Tile>(group, scratch.a[at.stage], scratch.b[at.stage], sums);
+      }
+    });
   }
 
   /// Calls the epilogue for sums inside of the result only.

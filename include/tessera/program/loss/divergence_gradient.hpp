@@ -186,26 +186,5 @@ struct scaled_and_added {
   }
 };
 
-/// Rounds sums of a matrix to its type of storage. A group takes a row.
-template <class T>
-struct round_matrix {
-  static constexpr int lanes = 128;
-  struct scratch_type {};
-
-  matrix_view<float const> from;  ///< rows x columns
-  matrix_view<T> to;              ///< rows x columns
-
-  TESSERA_FN constexpr std::int64_t groups() const { return to.extent(0); }
-
-  template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t row, scratch_type&) const {
-    for (int lane : group) {
-      for (std::int64_t column = lane; column < to.extent(1); column += lanes) {
-        to(row, column) = store<T>(from(row, column));
-      }
-    }
-  }
-};
-
 }  // namespace v0
 }  // namespace tessera

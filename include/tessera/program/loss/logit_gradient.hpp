@@ -74,6 +74,7 @@ struct loss_gradient_tiles {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
   static constexpr int lanes = layout::lanes;
+  static constexpr int blocks_per_multiprocessor = layout::blocks_per_multiprocessor;
   static constexpr int block_rows = min(Filter::rows, layout::rows);           ///< tokens of a block of the filter
   static constexpr int block_columns = min(Filter::columns, layout::columns);  ///< entries of a block of the filter
   static constexpr int across = layout::columns / block_columns;               ///< blocks beside each other in a tile

@@ -35,6 +35,7 @@ struct loss_tiles {
   using layout = loss_tile<Tile>;
   using state_type = typename R::state_type;
   static constexpr int lanes = layout::lanes;
+  static constexpr int blocks_per_multiprocessor = layout::blocks_per_multiprocessor;
   struct scratch_type {
     typename layout::scratch_type tile;            ///< for logits
     state_type of_lane[lanes - layout::rows + 1];  ///< states of lanes beyond the first of each row

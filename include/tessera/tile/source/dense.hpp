@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `dense`: the TileSource of a matrix in memory, of any strides; `dense_chunks`, of one that has whole chunks of 16
 /// bytes, and `dense_words`, of one whose rows begin at multiples of 4 or 8 bytes; and `gathered`: some rows of a
-/// matrix, by number.
+/// matrix, by number, and `gathered_words`.
 ///
 ///     dense<bfloat16> const weights{matrix};
 ///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
@@ -126,6 +126,63 @@ TESSERA_FN void load_rows(G const& group, Tile& tile, matrix_view<T const> matri
   load_elements(group, tile, matrix, rows, names, first_row, first_column);
 }
 
+/// The TileSource of a matrix's own rows, whatever else each source of them can do.
+template <class T>
+struct rows_of_matrix {
+  using value_type = T;
+
+  matrix_view<T const> matrix;  ///< rows x columns
+
+  constexpr rows_of_matrix() = default;
+  TESSERA_FN constexpr rows_of_matrix(matrix_view<T const> rows) : matrix(rows) {}
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+  }
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    load_rows(group, tile, matrix, rows(), own_rows{}, first_row, first_column);
+  }
+};
+
+/// The TileSource of a matrix's rows in the order of a list, whatever else each source of them can do.
+template <class T>
+struct rows_of_list {
+  using value_type = T;
+
+  matrix_view<T const> matrix;  ///< rows x columns
+  /// For each row its number in the matrix; a number outside of the matrix gives zeros.
+  array_view<std::int64_t const> order;
+
+  constexpr rows_of_list() = default;
+  TESSERA_FN constexpr rows_of_list(matrix_view<T const> rows, array_view<std::int64_t const> numbers)
+      : matrix(rows), order(numbers) {}
+
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("rows of the source", matrix);
+    use("numbers of rows", order);
+  }
+  TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class G, class Tile>
+  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    load_rows(group, tile, matrix, rows(), listed_rows{order, matrix.extent(0)}, first_row, first_column);
+  }
+};
+
+/// The bytes of a word of `Bytes` that are there, if so many columns are left.
+template <class T, int Bytes>
+TESSERA_FN constexpr int bytes_of_word(std::int64_t columns_left) {
+  constexpr int size = Bytes / static_cast<int>(sizeof(T));
+  return static_cast<int>(min(max(columns_left, std::int64_t{0}), std::int64_t{size})) * static_cast<int>(sizeof(T));
+}
+
 /// Whether tiles of a matrix from a column on are loaded in chunks: those that have elements have no others.
 template <class T>
 TESSERA_FN bool is_loaded_in_chunks(matrix_view<T const> matrix, std::int64_t first_column) {
@@ -193,28 +250,16 @@ TESSERA_FN void begin_listed_rows(G const& group, Tile& tile, matrix_view<T cons
 /// `Bytes`, 4 or 8, because suits() said so: words of so many bytes are copied asynchronously, where dense_chunks needs
 /// multiples of 16.
 template <class T, int Bytes>
-struct dense_words {
+struct dense_words : detail::rows_of_matrix<T> {
   static_assert(Bytes % sizeof(T) == 0, "tessera: words of a matrix have whole elements");
-  using value_type = T;
+  using detail::rows_of_matrix<T>::rows_of_matrix, detail::rows_of_matrix<T>::matrix, detail::rows_of_matrix<T>::rows,
+      detail::rows_of_matrix<T>::columns;
   static constexpr int size = Bytes / static_cast<int>(sizeof(T));  ///< elements of a word
-
-  matrix_view<T const> matrix;  ///< rows x columns, which suits()
 
   /// Whether a matrix has such rows.
   [[nodiscard]] TESSERA_FN static bool suits(matrix_view<T const> matrix) {
     return matrix.stride(1) == 1 && matrix.stride(0) % size == 0 &&
            reinterpret_cast<std::uintptr_t>(matrix.data) % Bytes == 0;
-  }
-  /// Names the views that it reads, for check_reach_of().
-  template <class Use>
-  constexpr void each_view(Use const& use) const {
-    use("rows of the source", matrix);
-  }
-  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
-  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class G, class Tile>
-  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
   }
   /// Starts to load a tile, from a column on that begins a word: see tile/source/async_source.hpp. A lane's words are
   /// below each other. The address of a word outside of the matrix is not read.
@@ -228,9 +273,7 @@ struct dense_words {
     for (int lane : group) {
       int const column = lane % in_row * size;
       int const row = lane / in_row;
-      std::int64_t const columns_left = columns() - first_column - column;
-      int const bytes =
-          static_cast<int>(min(max(columns_left, std::int64_t{0}), std::int64_t{size})) * static_cast<int>(sizeof(T));
+      int const bytes = detail::bytes_of_word<T, Bytes>(columns() - first_column - column);
       // An address as a number: that of a word that is not there is none of a pointer.
       auto const first =
           reinterpret_cast<std::uintptr_t>(matrix.data) +
@@ -248,24 +291,18 @@ struct dense_words {
 };
 
 template <class T>
-struct dense {
-  using value_type = T;
-  /// The AsyncSource of a matrix that it suits.
+struct dense : detail::rows_of_matrix<T> {
+  using detail::rows_of_matrix<T>::rows_of_matrix, detail::rows_of_matrix<T>::matrix, detail::rows_of_matrix<T>::rows;
+
+  /// Whether the matrix has words of so many bytes: see SourceOfWords.
   template <int Bytes>
-  using words = dense_words<T, Bytes>;
-
-  matrix_view<T const> matrix;  ///< rows x columns, any strides
-
-  /// Names the views that it reads, for check_reach_of().
-  template <class Use>
-  constexpr void each_view(Use const& use) const {
-    use("rows of the source", matrix);
+  [[nodiscard]] TESSERA_FN bool has_words() const {
+    return dense_words<T, Bytes>::suits(matrix);
   }
-  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
-  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class G, class Tile>
-  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
+  /// Those words.
+  template <int Bytes>
+  [[nodiscard]] TESSERA_FN dense_words<T, Bytes> in_words() const {
+    return {matrix};
   }
   /// Starts to load a tile that has chunks: see tile/source/async_source.hpp.
   template <class G, class Tile>
@@ -278,7 +315,7 @@ struct dense {
         detail::load_without_chunks(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
       }
     } else {
-      load(group, tile, first_row, first_column);
+      this->load(group, tile, first_row, first_column);
     }
   }
 };
@@ -286,25 +323,13 @@ struct dense {
 /// The AsyncSource and FetchedSource of a matrix that is known to have whole chunks, because suits() said so: it asks
 /// nothing of the matrix when it starts to load a tile, where `dense` asks each time.
 template <class T>
-struct dense_chunks {
-  using value_type = T;
-
-  matrix_view<T const> matrix;  ///< rows x columns, which suits()
+struct dense_chunks : detail::rows_of_matrix<T> {
+  using detail::rows_of_matrix<T>::rows_of_matrix, detail::rows_of_matrix<T>::matrix, detail::rows_of_matrix<T>::rows,
+      detail::rows_of_matrix<T>::columns;
 
   /// Whether a matrix has whole chunks.
   [[nodiscard]] TESSERA_FN static bool suits(matrix_view<T const> matrix) {
     return detail::is_loaded_in_chunks(matrix, 0);
-  }
-  /// Names the views that it reads, for check_reach_of().
-  template <class Use>
-  constexpr void each_view(Use const& use) const {
-    use("rows of the source", matrix);
-  }
-  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
-  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class G, class Tile>
-  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    dense<T>{matrix}.load(group, tile, first_row, first_column);
   }
   /// Starts to load a tile that has chunks, from a column on that begins a chunk: see tile/source/async_source.hpp.
   template <class G, class Tile>
@@ -356,27 +381,59 @@ struct dense_chunks {
   }
 };
 
+/// The same of listed rows of such a matrix: the words of `gathered`.
+template <class T, int Bytes>
+struct gathered_words : detail::rows_of_list<T> {
+  using detail::rows_of_list<T>::rows_of_list, detail::rows_of_list<T>::matrix, detail::rows_of_list<T>::order;
+  using detail::rows_of_list<T>::rows, detail::rows_of_list<T>::columns;
+  static constexpr int size = Bytes / static_cast<int>(sizeof(T));  ///< elements of a word
+
+  /// Starts to load a tile, as dense_words does. A lane's numbers of rows are all read before its first word.
+  template <class G, class Tile>
+  requires(Tile::columns % size == 0 && G::size % (Tile::columns / size) == 0) TESSERA_FN
+      void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    constexpr int in_row = Tile::columns / size;
+    constexpr int rows_apart = G::size / in_row;
+    constexpr int a_lane = divide_up(Tile::rows, rows_apart);
+    detail::listed_rows const names{order, matrix.extent(0)};
+    for (int lane : group) {
+      int const column = lane % in_row * size;
+      int const bytes = detail::bytes_of_word<T, Bytes>(columns() - first_column - column);
+      std::int64_t from[a_lane];
+      each_constant<a_lane>([&](auto i) {
+        std::int64_t const row = first_row + lane / in_row + i.value * rows_apart;
+        from[i.value] = row < rows() ? names(row) : -1;
+      });
+      each_constant<a_lane>([&](auto i) {
+        int const row = lane / in_row + i.value * rows_apart;
+        if (Tile::rows % rows_apart == 0 || row < Tile::rows) {
+          // An address as a number: that of a word that is not there is none of a pointer.
+          auto const word =
+              reinterpret_cast<std::uintptr_t>(matrix.data) +
+              static_cast<std::uintptr_t>(from[i.value] * matrix.stride(0) + first_column + column) * sizeof(T);
+          copies_in_flight<G>::template begin_word<Bytes>(&tile(row, column), reinterpret_cast<void const*>(word),
+                                                          from[i.value] < 0 ? 0 : bytes);
+        }
+      });
+    }
+  }
+};
+
 /// The TileSource of a matrix's rows in the order of a list.
 template <class T>
-struct gathered {
-  using value_type = T;
+struct gathered : detail::rows_of_list<T> {
+  using detail::rows_of_list<T>::rows_of_list, detail::rows_of_list<T>::matrix, detail::rows_of_list<T>::order,
+      detail::rows_of_list<T>::rows;
 
-  matrix_view<T const> matrix;  ///< rows x columns, any strides
-  /// For each row its number in the matrix; a number outside of the matrix gives zeros.
-  array_view<std::int64_t const> order;
-
-  /// Names the views that it reads, for check_reach_of().
-  template <class Use>
-  constexpr void each_view(Use const& use) const {
-    use("rows of the source", matrix);
-    use("numbers of rows", order);
+  /// Whether the matrix has words of so many bytes: see SourceOfWords.
+  template <int Bytes>
+  [[nodiscard]] TESSERA_FN bool has_words() const {
+    return dense_words<T, Bytes>::suits(matrix);
   }
-  TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
-  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
-  template <class G, class Tile>
-  TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    detail::load_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
-                      first_column);
+  /// Those words.
+  template <int Bytes>
+  [[nodiscard]] TESSERA_FN gathered_words<T, Bytes> in_words() const {
+    return {matrix, order};
   }
   /// Starts to load a tile that has chunks: see tile/source/async_source.hpp.
   template <class G, class Tile>
@@ -391,7 +448,8 @@ struct gathered {
   }
 };
 
-static_assert(TileSource<dense<float>> && TileSource<dense_chunks<float>> && TileSource<gathered<float>>);
+static_assert(TileSource<dense<float>> && TileSource<dense_chunks<float>> && TileSource<dense_words<float, 4>> &&
+              TileSource<gathered<float>> && TileSource<gathered_words<float, 4>>);
 
 }  // namespace v0
 }  // namespace tessera

@@ -26,7 +26,8 @@ enum class taking {
   from_last,  ///< each takes all, from the last step to the first
   in_cuts,    ///< the same, in three loops for a row
   one_more,   ///< each takes all, and finds at the end of a step whether there is another one
-  in_turns    ///< each takes every other step, from row to row
+  in_turns,   ///< each takes every other step, from row to row
+  fetched     ///< each takes all steps, of which two are on their way to registers
 };
 
 constexpr int readers = 2;
@@ -85,6 +86,16 @@ struct sum_rows {
           at.index = steps[i] - left;
           load(at);
         }
+      } else if (how == taking::fetched) {
+        std::int32_t in_flight[2];
+        pipelined(ring_filler(state), steps[i])
+            .each_fetched(
+                in_flight, [&](int step, std::int32_t& to) { to = row[step * 32 + lane]; },
+                [&](fill_step<Stages> const& at, std::int32_t number) {
+                  shared_barrier& full = at.when_empty(scratch.ring);
+                  scratch.numbers[at.stage][lane] = number;
+                  full.arrive();
+                });
       } else {
         for (auto const at : pipelined(ring_filler(state), steps[i])) {
           load(at);
@@ -437,7 +448,8 @@ TEST_CASE("warps that fill and warps that read a ring have the steps of the seri
     WARN("the device has no barriers for copies");
     return;
   }
-  for (taking const how : {taking::all, taking::in_parts, taking::from_last, taking::in_cuts, taking::one_more}) {
+  for (taking const how : {taking::all, taking::in_parts, taking::from_last, taking::in_cuts, taking::one_more,
+                           taking::fetched}) {
     check_sums<1>(how);
     check_sums<2>(how);
     check_sums<3>(how);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Adds a number to each column of a warp's sums, say a bias. The sums are laid out as in warpgroup_mma.cuh.
 ///
-///     std::int32_t const own = first + 2 * (threadIdx.x % 4);                       // the lane's first column
+///     std::int32_t const own = first + 2 * (lane % 4);                              // the lane's first column
 ///     add_to_columns(sums, [&](std::int32_t further) { return bias[own + further]; });
 ///
 /// The numbers are read 64 columns at a time, because there are no registers for all of them.

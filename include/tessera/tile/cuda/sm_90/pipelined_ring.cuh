@@ -31,6 +31,19 @@
 ///     }
 ///     reads.finish(sums);         // all are done, and `sums` can be read
 ///
+/// Where what fills a stage changes on the way, warps have it in registers in between, that of later steps as well:
+/// each_fetched() runs the steps of a ring_filler so, by fetch(number of a step, registers), which starts to load, and
+/// fill(step, registers), which waits for what was loaded and stores it.
+///
+///     fetched_tile in_flight[2];  // two steps are on their way
+///     pipelined(ring_filler(state), {turn, steps, warpgroups}).each_fetched(
+///         in_flight, [&](int step, fetched_tile& to) { source.fetch(group, to, first_row, step * depth); },
+///         [&](fill_step<4> const& at, fetched_tile const& from) {
+///           shared_barrier& full = at.when_empty(ring);
+///           source.store(group, from, scratch.tiles[at.stage]);
+///           full.arrive();
+///         });
+///
 /// A `pair_reader` is for steps that read two rings, where the second may be a step behind the first, so that products
 /// of a step's first stage run beside those of the second stage of the step before. Steps say themselves when a stage
 /// of either ring has been read:
@@ -435,6 +448,36 @@ class ring_steps {
   };
   [[nodiscard]] __device__ __forceinline__ iterator begin() const { return iterator(side_, steps_); }
   [[nodiscard]] __device__ __forceinline__ int end() const { return steps_.stop(); }
+
+  /// Runs all steps, each by fill(step, registers) after fetch(its number, registers), of which `Ahead` are called
+  /// before the first step, and one behind each step. Both are called in the order of the steps.
+  template <class Registers, int Ahead, class Fetch, class Fill>
+  __device__ __forceinline__ void each_fetched(Registers (&in_flight)[Ahead], Fetch const& fetch,
+                                               Fill const& fill) const {
+    int next = steps_.start();
+    auto const fetch_next = [&](Registers& to) {
+      if (Steps::is_before(next, end())) {
+        fetch(next, to);
+      }
+      next = steps_.after(next);
+    };
+#pragma unroll
+    for (int i = 0; i < Ahead; ++i) {
+      fetch_next(in_flight[i]);
+    }
+    iterator at = begin();
+    while (true) {
+#pragma unroll
+      for (int i = 0; i < Ahead; ++i) {  // known in each step, so that they are registers
+        if (!(at != end())) {
+          return;
+        }
+        fill(*at, in_flight[i]);
+        fetch_next(in_flight[i]);
+        ++at;
+      }
+    }
+  }
 
  private:
   Side side_;
