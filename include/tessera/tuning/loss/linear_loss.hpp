@@ -80,6 +80,13 @@ struct warpgroup_loss_product_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
+/// The policy of the backward pass whose parts are small, by one kernel for all of them (gradient_parts.cuh). `band` is
+/// not used: rows of tiles are taken as they lie.
+struct warpgroup_loss_parts_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
+};
+
 /// Bytes of shared memory of gemm_ring by a policy, where an epilogue keeps so many bytes of each row of each warp's:
 /// its stages, these rows, and two barriers a stage.
 constexpr int loss_ring_bytes(gemm_ring_policy policy, int row_bytes) {
