@@ -71,7 +71,7 @@ struct loss_gradient_boxes : store_sums_by_boxes<T, plain_sum> {
 };
 
 /// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept. Boxes: how
-/// gradients are written, loss_gradient_boxes or row_boxes.
+/// gradients are written, loss_gradient_boxes or row_boxes. For those with a member `marks_nothing` it marks none.
 template <class T, LogitMap Map = identity_logits, class Boxes = loss_gradient_boxes<T>>
 struct write_loss_gradient {
   /// How gradients are written.

@@ -4,14 +4,14 @@
 /// same memory, and multiplies each into the gradients of hidden states (G C) and of the classifier (G^T E), in fp32.
 ///
 /// The stages, tiles and sums are those of gemm_pingpong and of loss_gradient_products, whose launches it replaces:
-/// between these clusters are idle. Here a cluster takes the next tile of a list (part_items.hpp) when it has loaded its
-/// last one. What a tile needs, or overwrites, it awaits by counters in memory: G before it is loaded, and the products
-/// of the part before, in the epilogue, before G is written. So they are awaited while another tile is multiplied.
-/// Whoever takes a tile waits only for tiles that were taken before, so that some cluster always goes on, however many
-/// run at a time.
+/// between these clusters are idle. Here a cluster takes the next tile of a list (part_items.hpp) when the stages of
+/// its last one are being loaded. What a tile needs, or overwrites, it awaits by counters in memory: G before it is
+/// loaded, and the products of the part before, in the epilogue, before G is written. So both are awaited while another
+/// tile is multiplied. Whoever takes a tile waits only for tiles that were taken before, so that some cluster always
+/// goes on, however many run at a time.
 ///
-/// Sums of hidden states are added in memory from part to part: a tile's wait for G, which waited for the products of
-/// the part before in its row. So results have the same bits in each call.
+/// Sums of hidden states are added in memory from part to part: a tile waits for its row of G, which has waited for the
+/// products of the part before in that row. So results have the same bits in each call.
 #pragma once
 
 #include <cstdint>

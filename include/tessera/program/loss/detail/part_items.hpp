@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_part_schedule`: the order in which loss_gradient_parts (gradient_parts.cuh) takes all tiles of all parts of the
-/// vocabulary, and for how many tiles before it each waits.
+/// `loss_part_schedule`: in which order loss_gradient_parts (gradient_parts.cuh) takes the tiles of all parts of the
+/// vocabulary, and for how many tiles before it each one waits.
 ///
 /// Of each part the tiles of the gradient by the logits come first, row by row, then those of hidden states, row by
 /// row, and then those of the classifier. All parts have the same memory for the gradient. So a tile of hidden states
 /// waits for its row of the gradient, one of the classifier for the whole of it, and a tile of the next part's gradient
-/// writes when all of the classifier's have been multiplied, and those of hidden states in its row. Nothing waits for a
-/// tile that comes later. By Gemma's extents, 2048 tokens and 2048 entries, 78 tiles or more lie between a row of the
-/// gradient and what waits for it, while an H200 has 66 at work.
+/// is written when all of the classifier have been multiplied, and those of hidden states in its row. Nothing waits for
+/// a tile that comes later. With Gemma's 2304 channels, in parts of 2048 tokens and 2048 entries, 78 tiles or more lie
+/// between a row of the gradient and what waits for it, while an H200 has 66 at work.
 #pragma once
 
 #include <cstdint>
