@@ -61,14 +61,13 @@ struct loss_gradient_products {
   /// `true` makes the loss over 256000 x 2304 that differentiate_softmaxes was measured with 1.8 % slower.
   static constexpr bool starts_early = IsShort;
   static constexpr bool waits_for_stream = IsShort;
+  /// How stages are loaded and multiplied.
   using product = loss_product_stages<T, Policy.columns>;
-  static constexpr int box = product::box;
-  static constexpr int shared_rows = product::shared_rows;
-  static constexpr int box_bytes = product::box_bytes;
-  static constexpr int rows = product::rows;
-  static constexpr int channels = product::channels;
-  static constexpr int halves = product::halves;
-  static constexpr int boxes = product::boxes;
+  static constexpr int box = product::box;                  ///< columns of all boxes, and rows of boxes of G
+  static constexpr int shared_rows = product::shared_rows;  ///< rows of a box that is loaded for both blocks
+  static constexpr int rows = product::rows;                ///< rows of a cluster's tile
+  static constexpr int channels = product::channels;        ///< channels of a tile
+  static constexpr int halves = product::halves;            ///< halves of a block's tile
 
   struct scratch_type {
     /// Boxes of G.

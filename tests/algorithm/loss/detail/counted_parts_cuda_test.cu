@@ -18,13 +18,15 @@ namespace {
 
 using statistics_loss = exact_cross_entropy_of<bfloat16, loss_statistics>;
 constexpr std::int64_t short_memory = 3 << 19;
+constexpr std::int64_t memory_for_statistics = 2 << 20;
 
 /// A problem whose parts have some of the tokens, and a number of entries that leaves a last part of another size.
 template <class Loss>
-loss_problem<bfloat16> problem_in_short_memory(std::int64_t tokens, std::int64_t channels, bool with_all = false) {
+loss_problem<bfloat16> problem_in_short_memory(std::int64_t tokens, std::int64_t channels, bool with_all = false,
+                                               std::int64_t budget = short_memory) {
   constexpr std::int64_t vocabulary = 3001;
   auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, channels, with_all);
-  problem.options.workspace_budget = short_memory;
+  problem.options.workspace_budget = budget;
   auto const plan =
       Loss::template plan_backward<float>(tessera::cuda{}, {tokens, vocabulary, channels}, problem.options);
   auto const part = std::find_if(plan.entries().begin(), plan.entries().end(),
@@ -91,7 +93,7 @@ TEST_CASE("all parts by one launch make the gradients of parts of all tokens", "
 
 TEST_CASE("options reach the gradients of all parts by one launch", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  auto problem = problem_in_short_memory<statistics_loss>(1800, 72, true);
+  auto problem = problem_in_short_memory<statistics_loss>(1800, 72, true, memory_for_statistics);
   upstream_samples upstream{{}, {}, std::vector<float>(1800, 0.0F)};
   for (std::size_t token = 0; token < 1800; ++token) {
     upstream.entropy[token] = 1e-4F * static_cast<float>(token % 7);
@@ -122,6 +124,7 @@ TEST_CASE("hidden states of tokens without a label reach no gradient of all part
     }
   }
   auto const found = run_on_device<exact_cross_entropy, float>(tessera::cuda{}, problem, false);
-  CHECK(are_same_bits(found.hidden, clean.hidden));
-  CHECK(are_same_bits(found.classifier, clean.classifier));
+  // Not the same bits: beside rows that are not finite others may round otherwise, by two launches a part, too.
+  CHECK(relative_distance(found.hidden, doubles_of(clean.hidden)) <= 1e-6);
+  CHECK(relative_distance(found.classifier, doubles_of(clean.classifier)) <= 1e-6);
 }

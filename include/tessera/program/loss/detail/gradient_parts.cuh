@@ -45,13 +45,14 @@ inline namespace v0 {
 /// those of a tile that belong to the next part are left out. Nothing is marked, since nothing is left out of products.
 template <class T>
 struct loss_gradient_boxes_of_parts : loss_gradient_boxes<T> {
-  static constexpr bool marks_nothing = true;
+  static constexpr bool marks_nothing = true;  ///< see write_loss_gradient
   /// A box, which also stages sums of products: boxes of a tile are written one after the other.
   struct scratch_type {
-    alignas(1024) unsigned char box[16 * 128];
+    alignas(1024) unsigned char box[16 * 128];  ///< 16 rows of 128 bytes
   };
   std::int32_t entries;  ///< of a part
 
+  /// Waits until the box may be overwritten, and returns its address in shared memory.
   __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int) {
     if (thread_index() % 32 == 0) {
       await_box_reads<0>();
@@ -59,6 +60,7 @@ struct loss_gradient_boxes_of_parts : loss_gradient_boxes<T> {
     sync_warp();
     return detail::plain_shared_address(scratch.box);
   }
+  /// Starts to store the box that the lanes have written, if it belongs to the tile's part.
   __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_coordinate coordinate,
                                             cache_policy policy) const {
     fence_async_proxy();
@@ -79,6 +81,7 @@ struct loss_gradient_parts {
   static_assert(Policy.blocks == 2 && Policy.columns == loss_part_schedule::columns,
                 "tessera: this program computes 256 x 192 in clusters of 2");
   using shape = warpgroup_gemm_shape;
+  /// How stages of products are loaded and multiplied.
   using product = loss_product_stages<Operand, Policy.columns>;
   using stages_type = gemm_stages<Operand, Policy>;
   static_assert(stages_type::a_bytes == product::a_bytes && stages_type::b_bytes == product::b_bytes);
@@ -94,25 +97,26 @@ struct loss_gradient_parts {
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][product::a_bytes];
     alignas(1024) unsigned char b[Policy.stages][product::b_bytes];
+    /// Shared memory through which each warp's sums are written.
     typename Epilogue::scratch_type of_warp[shape::consumers][4];
-    loss_part_item items[items_ahead];
+    loss_part_item items[items_ahead];      ///< what the first block's producer has sent
     stage_ring<Policy.stages> ring;         ///< of k-tiles
     stage_ring<items_ahead> ring_of_items;  ///< of items; `empty` is that of the cluster's first block alone
     shared_barrier turn[shape::consumers];  ///< completes when all stages of the other warpgroup's tile are loaded
   };
 
-  tensor_map hidden_rows;      ///< tokens x channels, by which logits are made
-  tensor_map classifier_rows;  ///< vocabulary x channels, for the same
-  tensor_map gradient;         ///< tokens x entries of a part
-  tensor_map last_gradient;    ///< tokens x entries of the last part, beyond which boxes are zeros
-  tensor_map hidden;           ///< tokens x channels, for products
-  tensor_map classifier;       ///< vocabulary x channels, for products
-  loss_part_schedule schedule;
-  loss_part_counters counters;
-  Epilogue epilogue;
-  write_classifier_rows<float> to_classifier;
-  add_hidden_rows<float, true> to_hidden;
-  array_view<std::uint8_t const> unclean;  ///< 1 for each block of 128 tokens that is unclean
+  tensor_map hidden_rows;                      ///< tokens x channels, by which logits are made
+  tensor_map classifier_rows;                  ///< vocabulary x channels, for the same
+  tensor_map gradient;                         ///< tokens x entries of a part
+  tensor_map last_gradient;                    ///< tokens x entries of the last part, beyond which boxes are zeros
+  tensor_map hidden;                           ///< tokens x channels, for products
+  tensor_map classifier;                       ///< vocabulary x channels, for products
+  loss_part_schedule schedule;                 ///< the tiles
+  loss_part_counters counters;                 ///< how many of them are done
+  Epilogue epilogue;                           ///< what makes logits gradients, and stores these
+  write_classifier_rows<float> to_classifier;  ///< where sums of the classifier go
+  add_hidden_rows<float, true> to_hidden;      ///< where sums of hidden states go
+  array_view<std::uint8_t const> unclean;      ///< 1 for each block of 128 tokens that is unclean
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {

@@ -34,9 +34,11 @@ struct alignas(16) loss_part_item {
   std::int32_t panel;          ///< of 256 rows
   std::int32_t tile;           ///< of 192 columns
 
+  /// What it makes.
   [[nodiscard]] TESSERA_FN constexpr loss_part_work work() const {
     return static_cast<loss_part_work>(work_and_part % 4);
   }
+  /// The number of its part.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t part() const { return work_and_part / 4; }
 };
 
@@ -48,13 +50,14 @@ struct loss_part_schedule {
   /// Warps that count when a tile is done: those of a warpgroup in each of two thread blocks.
   static constexpr std::int32_t warps_of_tile = 8;
 
-  std::int32_t vocabulary;
-  std::int32_t entries;  ///< of a part; the last one may have fewer
-  std::int32_t tokens;
-  std::int32_t channels;
-  bool has_hidden;      ///< whether the gradient of hidden states is wanted
-  bool has_classifier;  ///< whether that of the classifier is
+  std::int32_t vocabulary;  ///< entries of all parts
+  std::int32_t entries;     ///< of a part; the last one may have fewer
+  std::int32_t tokens;      ///< those that parts have in common
+  std::int32_t channels;    ///< of hidden states and the classifier
+  bool has_hidden;          ///< whether the gradient of hidden states is wanted
+  bool has_classifier;      ///< whether that of the classifier is
 
+  /// How many parts there are.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t parts() const { return divide_up(vocabulary, entries); }
   /// Panels of tokens, which are rows of tiles of the gradient by the logits.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t token_panels() const { return divide_up(tokens, rows); }
@@ -129,9 +132,10 @@ struct loss_part_counters {
     return common + 2 * token_panels;
   }
 
-  std::int32_t* words;
-  std::int32_t token_panels;
+  std::int32_t* words;        ///< size() counters
+  std::int32_t token_panels;  ///< panels of 256 tokens
 
+  /// How many items were taken.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t* next_item() const { return words; }
   /// Warps that have made tiles of the gradient by the logits.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t* made() const { return words + 1; }

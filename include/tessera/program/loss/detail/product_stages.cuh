@@ -21,15 +21,16 @@ inline namespace v0 {
 template <class T, int Columns>
 struct loss_product_stages {
   using shape = warpgroup_gemm_shape;
-  static constexpr int box = 64;                   ///< columns of all boxes, and rows of boxes of G
-  static constexpr int shared_rows = 32;           ///< rows of a box that is loaded for both blocks
-  static constexpr int box_bytes = box * box * 2;  ///< bytes of an operand's box in shared memory
-  static constexpr int rows = 256;                 ///< rows of a cluster's tile
-  static constexpr int channels = Columns;         ///< channels of a tile
-  static constexpr int halves = 2;                 ///< halves of a block's tile, each with instructions of its own
-  static constexpr int boxes = channels / box;     ///< boxes across a tile
-  static constexpr int a_bytes = halves * box_bytes;
-  static constexpr int b_bytes = boxes * box_bytes;
+  static constexpr int box = 64;                      ///< columns of all boxes, and rows of boxes of G
+  static constexpr int shared_rows = 32;              ///< rows of a box that is loaded for both blocks
+  static constexpr int box_bytes = box * box * 2;     ///< bytes of an operand's box in shared memory
+  static constexpr int rows = 256;                    ///< rows of a cluster's tile
+  static constexpr int channels = Columns;            ///< channels of a tile
+  static constexpr int halves = 2;                    ///< halves of a block's tile, each with instructions of its own
+  static constexpr int boxes = channels / box;        ///< boxes across a tile
+  static constexpr int a_bytes = halves * box_bytes;  ///< bytes of a stage of G
+  static constexpr int b_bytes = boxes * box_bytes;   ///< bytes of a stage of the other operand
+  /// The sums of a warpgroup's tile.
   using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;    ///< of G in the product for hidden states
   static constexpr operand_order across = operand_order::across_depth;  ///< of G in that for the classifier
@@ -108,6 +109,7 @@ struct loss_product_stages {
     sync_named(barrier, shape::warpgroup);
   }
 
+  /// Keeps the compiler from moving reads and writes of sums across this line.
   __device__ __forceinline__ static void pin(sums_type& sums) {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
