@@ -145,3 +145,32 @@ TEST_CASE("factors of tokens and lists of tiles are made in one launch", "[host]
     CHECK(tiles[static_cast<std::size_t>(2 * rows) - 1].row == rows - 1);
   }
 }
+
+TEST_CASE("factors of tokens are made and counters cleared in one launch", "[host]") {
+  for (std::int64_t const tokens : {1, 129, 700}) {
+    CAPTURE(tokens);
+    factored_tokens problem(tokens);
+    factored_tokens apart(tokens);
+    CHECK(apart.wrong_factors(cpu{.threads = 1}, true) == 0);
+    std::vector<std::int32_t> counters(300, 7);
+    prepare_counted_parts<bfloat16> const program{{{problem.order, problem.row_of, problem.labels, problem.count},
+                                                   problem.rows,
+                                                   {problem.hidden.data(), {tokens, factored_tokens::channels}},
+                                                   problem.slots.data(),
+                                                   problem.factors,
+                                                   problem.unclean,
+                                                   {}},
+                                                  counters};
+    testing::adversary{.seed = 5}.run(program, program.groups());
+    CHECK(counters == std::vector<std::int32_t>(300, 0));
+    CHECK(problem.unclean == apart.unclean);
+    int wrong = 0;
+    for (std::size_t token = 0; token < problem.factors.size(); ++token) {
+      wrong += problem.factors[token].log_sum_exp == apart.factors[token].log_sum_exp &&
+                       problem.factors[token].label == apart.factors[token].label
+                   ? 0
+                   : 1;
+    }
+    CHECK(wrong == 0);
+  }
+}

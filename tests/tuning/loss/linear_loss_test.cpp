@@ -124,9 +124,9 @@ TEST_CASE("where memory is short a part has fewer tokens and more entries", "[ho
   loss_chunk const quarter = chosen(8192, 2304, 512);  // what 10 MiB have room for
   CHECK(quarter.tokens == 2048);
   CHECK(quarter.entries == 2048);
-  loss_chunk const narrower = chosen(8192, 4096, 512);
-  CHECK(narrower.tokens == 2048);
-  CHECK(narrower.entries == 1536);                       // whose tiles of logits are one turn of all clusters
+  loss_chunk const deeper = chosen(8192, 4096, 512);
+  CHECK(deeper.tokens == 2048);
+  CHECK(deeper.entries == 2048);                         // rows of fewer would be awaited by all clusters
   CHECK(chosen(8192, 2304, 6912).tokens == 8192);        // with the usual memory
   CHECK(chosen(8192, 2304, 512, 512).tokens == 8192);    // all of a vocabulary
   CHECK(chosen(8192, 2304, 512, 1000).entries <= 1024);  // and no more than that

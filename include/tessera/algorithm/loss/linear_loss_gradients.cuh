@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/loss/detail/order_entries.hpp>
+#include <tessera/algorithm/loss/detail/counted_parts.cuh>
 #include <tessera/algorithm/loss/detail/part_walk.hpp>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
@@ -27,7 +28,6 @@
 #include <tessera/program/loss/logit_gradient.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
-#include <tessera/tile/row_chunks.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
 
@@ -118,8 +118,7 @@ struct warpgroup_loss_gradients {
       run_chunk(first, some, *regions);
     }
   }
-  /// Enqueues the launches for the tokens from `first` on. Gradients of the classifier and the bias are added to those
-  /// of the tokens before.
+  /// The same for the tokens from `first` on. Gradients of the classifier and the bias are added to earlier tokens'.
   void run_chunk(std::int64_t first, linear_loss_shape const& some, regions_type const& regions) const {
     linear_loss_gradients<gradient_type> out = call.out;
     if (out.hidden.data != nullptr) {
@@ -142,7 +141,9 @@ struct warpgroup_loss_gradients {
                      call.status,
                      call.targets.from(first),
                      call.progress.from(first)};
-    warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
+    if (!run_counted_parts(exec, chunk, blocks)) {
+      warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
+    }
     call.progress.tell(first + some.tokens);
   }
 
@@ -405,8 +406,7 @@ struct warpgroup_loss_gradients {
     exec.run(program, blocks);
   }
 
-  /// Rows of the classifier that are copied for a part, where entries are taken in another order. Those of a source
-  /// are made there in any case.
+  /// Rows of the classifier: those of a source, or copies for a part where entries are taken in another order.
   matrix_view<value_type> gathered() const {
     auto const& regions = call.regions;
     if constexpr (Call::layout::has_source) {

@@ -16,6 +16,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/detail/part_items.hpp>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/entry_order.hpp>
 #include <tessera/program/loss/finish_loss.hpp>
@@ -235,6 +236,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<std::int32_t> lists;
   region<tile_coordinate> tiles;
   region<std::int32_t> tile_count;
+  region<std::int32_t> counters;  ///< loss_part_counters
   // Regions of a filtered pass that takes the vocabulary in another order.
   region<std::int32_t> entry_of;
   region<std::int32_t> slot_of;
@@ -319,6 +321,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     take(&loss_gradient_regions::lists);
     take(&loss_gradient_regions::tiles);
     take(&loss_gradient_regions::tile_count);
+    take(&loss_gradient_regions::counters);
     return fits ? std::optional(made) : std::nullopt;
   }
 
@@ -388,6 +391,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         tiles(this->plan.template add<tile_coordinate>(
             "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
         tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
+        counters(this->plan.template add<std::int32_t>(
+            "counters of tiles", has_remains ? 0 : loss_part_counters::size(hidden_panels(shape)))),
         entry_of(this->plan.template add<std::int32_t>("order of entries", use == ordered ? shape.vocabulary : 0)),
         slot_of(this->plan.template add<std::int32_t>("slots of entries", use == ordered ? shape.vocabulary : 0)),
         class_of(this->plan.template add<std::uint8_t>("classes of entries", use == ordered ? shape.vocabulary : 0)),

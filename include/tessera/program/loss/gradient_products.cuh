@@ -25,6 +25,7 @@
 #include <tessera/program/gemm/gemm_pipeline.cuh>
 #include <tessera/program/loss/block_lists.hpp>
 #include <tessera/program/loss/detail/gradient_rows.cuh>
+#include <tessera/program/loss/detail/product_stages.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
@@ -60,19 +61,19 @@ struct loss_gradient_products {
   /// `true` makes the loss over 256000 x 2304 that differentiate_softmaxes was measured with 1.8 % slower.
   static constexpr bool starts_early = IsShort;
   static constexpr bool waits_for_stream = IsShort;
-  static constexpr int box = 64;                   ///< columns of all boxes, and rows of boxes of G
-  static constexpr int shared_rows = 32;           ///< rows of a box that is loaded for both blocks
-  static constexpr int box_bytes = box * box * 2;  ///< bytes of an operand's box in shared memory
-  static constexpr int rows = 256;                 ///< rows of a cluster's tile
-  static constexpr int channels = Policy.columns;  ///< channels of a tile
-  static constexpr int halves = 2;                 ///< halves of a block's tile, each with instructions of its own
-  static constexpr int boxes = channels / box;     ///< boxes across a tile
+  /// How stages are loaded and multiplied.
+  using product = loss_product_stages<T, Policy.columns>;
+  static constexpr int box = product::box;                  ///< columns of all boxes, and rows of boxes of G
+  static constexpr int shared_rows = product::shared_rows;  ///< rows of a box that is loaded for both blocks
+  static constexpr int rows = product::rows;                ///< rows of a cluster's tile
+  static constexpr int channels = product::channels;        ///< channels of a tile
+  static constexpr int halves = product::halves;            ///< halves of a block's tile
 
   struct scratch_type {
     /// Boxes of G.
-    alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
+    alignas(1024) unsigned char a[Policy.stages][product::a_bytes];
     /// Boxes of the other operand, C or E.
-    alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
+    alignas(1024) unsigned char b[Policy.stages][product::b_bytes];
     sum_staging of_warp[shape::consumers][4];  ///< shared memory through which sums are written
     stage_ring<Policy.stages> ring;            ///< of k-tiles
     shared_barrier turn[shape::consumers];     ///< completes when all stages of the other warpgroup's tile are loaded
@@ -123,9 +124,9 @@ struct loss_gradient_products {
 
  private:
   using state_type = pipeline_state<Policy.stages>;
-  using sums_type = float[halves][channels / 2];
-  static constexpr operand_order along = operand_order::along_depth;
-  static constexpr operand_order across = operand_order::across_depth;
+  using sums_type = typename product::sums_type;
+  static constexpr operand_order along = product::along;
+  static constexpr operand_order across = product::across;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(gradient);
@@ -170,22 +171,11 @@ struct loss_gradient_products {
                                               std::int32_t own, state_type& state) const {
     std::int32_t const first = item.panel * rows + own * halves * box;
     std::int32_t const channel = item.channel_tile * channels;
-    constexpr std::uint16_t everyone = 3;
-    constexpr int shared_bytes = shared_rows * 128;
     for (auto const at : pipelined(ring_filler(state), 2 * item.count)) {  // 64 tokens, or 64 entries, from k on
       std::int32_t const k = (loss_list_entry::block(item.list[at.index / 2]) * 2 + at.index % 2) * box;
       shared_barrier& full = at.when_empty(scratch.ring);
-      full.arrive_and_expect((halves + boxes) * box_bytes);
-#pragma unroll
-      for (int i = 0; i < halves; ++i) {
-        std::int32_t const row = first + i * box;
-        load_box(scratch.a[at.stage][i], gradient, full, IsHidden ? box_coordinate{k, row} : box_coordinate{row, k});
-      }
-#pragma unroll
-      for (int i = 0; i < boxes; ++i) {
-        load_box_for_cluster(scratch.b[at.stage][i] + own * shared_bytes, b, full,
-                             {channel + i * box, k + own * shared_rows}, everyone);
-      }
+      product::template load<IsHidden>(scratch.a[at.stage], scratch.b[at.stage], gradient, b, full,
+                                       {first, channel, k, k, own});
     }
   }
 
@@ -281,18 +271,18 @@ struct loss_gradient_products {
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
                                                 state_type& state, sums_type& sums) const {
     std::int32_t const k_tiles = 2 * item.count;
-    pin(sums);
+    product::pin(sums);
     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
     for (pipeline_step const at : pipelined(reads, {0, 1})) {
       clear_unlabelled<Order>(scratch, item, at);
-      multiply_stage<Order>(scratch, at.stage, sums, false);
+      product::template multiply<Order>(scratch.a, scratch.b, at.stage, sums, false);
     }
     for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
       clear_unlabelled<Order>(scratch, item, at);
       if (at.index == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      multiply_stage<Order>(scratch, at.stage, sums, true);
+      product::template multiply<Order>(scratch.a, scratch.b, at.stage, sums, true);
     }
     reads.finish(sums);
   }
@@ -304,66 +294,15 @@ struct loss_gradient_products {
     if (Order == across && item.is_unclean) {
       std::int32_t const entry = schedule.lists[schedule.first_of(false, item.panel) + at.index / 2];
       if (loss_list_entry::is_unclean(entry)) {
-        clear_unlabelled_rows(scratch, at.stage, loss_list_entry::block(entry) * 2 + at.index % 2);
+        product::clear_unlabelled(scratch.b[at.stage], loss_list_entry::block(entry) * 2 + at.index % 2, tokens);
       }
     }
-  }
-
-  /// Starts to multiply a stage. Without `add` the old sums count as zero.
-  template <operand_order Order>
-  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int stage, sums_type& sums, bool add) {
-    using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
-    constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    std::uint32_t const a_address =
-        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(stage * halves * box_bytes);
-    std::uint32_t const b_address =
-        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(stage * boxes * box_bytes);
-    matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
-                                               : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
-    matrix_descriptor const b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
-    begin_multiply();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-#pragma unroll
-      for (int half = 0; half < halves; ++half) {
-        mma::multiply(sums[half], a.further(half * box_bytes + step * (Order == along ? 32 : rows_of_depth)),
-                      b.further(step * rows_of_depth), add || step != 0);
-      }
-    }
-    commit_multiply();
-  }
-
-  /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an
-  /// infinity among the hidden states. The warpgroup whose turn it is runs it.
-  __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t k_tile) const {
-    int const thread = static_cast<int>(thread_index()) % shape::warpgroup;
-    int const barrier = static_cast<int>(thread_index()) / shape::warpgroup;
-    int const row = thread / 2;
-    std::int64_t const token = std::int64_t{k_tile} * box + row;
-    if (token < tokens.size() && tokens[token].label < 0) {
-#pragma unroll
-      for (int i = 0; i < boxes; ++i) {
-        auto* const words = reinterpret_cast<uint4*>(scratch.b[stage][i] + row * 128 + thread % 2 * 64);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          words[k] = uint4{0, 0, 0, 0};
-        }
-      }
-    }
-    fence_async_proxy();
-    sync_named(barrier, shape::warpgroup);
   }
 
   /// Passes the turn to the other warpgroup.
   __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
     if (thread_index() % 32 == 0) {
       scratch.turn[1 - consumer].arrive();
-    }
-  }
-  __device__ __forceinline__ static void pin(sums_type& sums) {
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-      pin_registers(sums[half]);
     }
   }
   __device__ __forceinline__ static void clear(sums_type& sums) {

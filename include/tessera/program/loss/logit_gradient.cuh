@@ -71,7 +71,7 @@ struct loss_gradient_boxes : store_sums_by_boxes<T, plain_sum> {
 };
 
 /// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept. Boxes: how
-/// gradients are written, loss_gradient_boxes or row_boxes.
+/// gradients are written, loss_gradient_boxes or row_boxes. For those with a member `marks_nothing` it marks none.
 template <class T, LogitMap Map = identity_logits, class Boxes = loss_gradient_boxes<T>>
 struct write_loss_gradient {
   /// How gradients are written.
@@ -394,14 +394,16 @@ struct write_loss_gradient {
 
   /// Marks a block as kept, for all of its tokens, if one value of the warp reaches the threshold.
   __device__ __forceinline__ void keep_block(float largest, std::int32_t row, std::int32_t column) const {
-    bool const for_hidden = any_of_warp(!(largest < thresholds.hidden));
-    bool const for_classifier = any_of_warp(!(largest < thresholds.classifier));
-    if (thread_index() % 32 == 0 && column < range.width() && row < tokens.size()) {
-      if (for_hidden) {
-        kept_for_hidden(row / 128, column / 128) = 1;
-      }
-      if (for_classifier) {
-        kept_for_classifier(row / 128, column / 128) = 1;
+    if constexpr (!requires { Boxes::marks_nothing; }) {
+      bool const for_hidden = any_of_warp(!(largest < thresholds.hidden));
+      bool const for_classifier = any_of_warp(!(largest < thresholds.classifier));
+      if (thread_index() % 32 == 0 && column < range.width() && row < tokens.size()) {
+        if (for_hidden) {
+          kept_for_hidden(row / 128, column / 128) = 1;
+        }
+        if (for_classifier) {
+          kept_for_classifier(row / 128, column / 128) = 1;
+        }
       }
     }
   }

@@ -125,5 +125,31 @@ struct prepare_loss_parts {
   }
 };
 
+/// Runs `make_loss_factors`, and clears the counters by which tiles of all parts wait for each other.
+template <class T>
+struct prepare_counted_parts {
+  static constexpr int lanes = make_loss_factors<T>::lanes;
+  struct scratch_type {};
+
+  make_loss_factors<T> make;          ///< factors of tokens
+  array_view<std::int32_t> counters;  ///< become zeros
+
+  TESSERA_FN constexpr std::int64_t groups() const { return make.groups() + 1; }
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    if (which < make.groups()) {
+      typename make_loss_factors<T>::scratch_type none;
+      make(group, which, none);
+      return;
+    }
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < counters.size(); i += lanes) {
+        counters[i] = 0;
+      }
+    }
+  }
+};
+
 }  // namespace v0
 }  // namespace tessera

@@ -75,7 +75,34 @@ struct warpgroup_loss_gradient_tuning {
 /// 6912 entries instead of 7552, 29.9. V 128256, D 4096: 29.4; 28.8; 28.1 (3 % of which is the last tile of channels,
 /// two thirds of which do not exist). Tensor cores are busy for 91 % of a launch, at the clock that the power limit
 /// leaves. All channels together instead of bands of 6 or 8 take the same time, and 1 % more at D 4096.
+///
+/// Where softmaxes are kept, D 4096 takes 1.052 times its products by cuBLAS, 2.0 ms more: 0.7 for writing softmaxes in
+/// the forward pass, and the rest, by count, for the last tiles of channels. 66 clusters take 3 x 22 tiles, so that the
+/// same ones have the last tile in each turn, and a narrower one gains nothing. Tiles of 256 channels x 192 rows would
+/// have no rest (16 x 256, 668 x 192), and need epilogues that write sums across.
 struct warpgroup_loss_product_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
+};
+
+/// The policy of the backward pass whose parts are small, by one launch for all of them (gradient_parts.cuh). `band` is
+/// not used: rows of tiles are taken as they lie.
+///
+/// H200 at its power limit, bf16, 8192 tokens, gradients in fp32, 10 MiB, in turns with calls of 160 MiB, in ms, in
+/// one run with two launches a part, as before:
+///
+///                      two launches a part   one launch for all      160 MiB
+///     V, D               backward     both   backward     both          both
+///     256000, 2304           65.6     79.6       53.3     67.6   56.1 to 59.1
+///     128256, 4096           54.0     66.9       48.9     61.7   53.7 to 54.6
+///
+/// and 45.2 for the backward pass of the second with parts of 2048 x 2048, as they are chosen since. Beside cuBLAS's
+/// products, in other runs, both passes take 68.3 and 58.5 (77.9 and 65.3 before), 1.17 and 1.09 of 160 MiB's.
+///
+/// A part of the first took 120 us, for 20 of which clusters were idle, and takes 107: 162 steps of 0.65 us. By count
+/// 141 are those of its tiles, 17 of their epilogues, and for 4 rows of the gradient are awaited, of which waiting for
+/// one tile of a row after the other would save half. The loops over stages read one spilled register each.
+struct warpgroup_loss_parts_tuning {
   using policy_type = warpgroup_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
@@ -167,20 +194,22 @@ struct loss_chunk {
 /// Chooses loss_chunk for memory of `entries` of the vocabulary for each token, where gradients are fp32: few entries
 /// of all tokens make few tiles of the classifier, and all tokens' gradients pass through memory with each part.
 ///
-/// H200, bf16, 8192 tokens, 10 MiB, the backward pass in ms, medians of one run in which these alternated:
+/// H200, bf16, 8192 tokens, 10 MiB, the backward pass in ms, medians of one run in which these alternated, with calls
+/// of 160 MiB between them:
 ///
-///     tokens x entries   2048 x 2048   2048 x 1536   1024 x 3072   1024 x 4096
-///     V 256000, D 2304         60.0          61.9          62.8          63.9
-///     V 128256, D 4096         50.6          50.7          52.1          55.8
+///     tokens x entries   2048 x 2048   2048 x 1536   1024 x 4096   4096 x 1024
+///     V 256000, D 2304         53.35         54.51         57.73         53.89
+///     V 128256, D 4096         45.16         48.90         49.67         48.96
 ///
-/// A step, a tile of 256 x 192 over 64 of the depth, takes 0.61 us then. A part costs what its tiles have of them, 4
-/// for each epilogue, 37 % of the turn that clusters without a tile of logits wait for the others, and 32 for what two
-/// launches leave idle. That is what these eight took within 6 %, most within 2 %. Products end while the next part's
-/// logits are multiplied, so that their turns need not be whole.
+/// A step, a tile of 256 x 192 over 64 of the depth, takes 0.65 us then. A part costs what its tiles have of them, 4
+/// for each epilogue, and 0.6 of what the first row of the gradient by the logits is awaited: `latency` after its tiles
+/// have their last step, less the tiles of other rows that clusters have meanwhile. That is what these eight took
+/// within 5 %.
 ///
-/// The parts chosen take 60.0 and 50.9 ms; 66.2 and 57.1 when launches did not overlap, epilogues were unrolled, and
-/// the classifier's sums were read, added to and written. In turns with calls of 160 MiB, whose power lowers the clock,
-/// 63.9 and 53.4 in place of 69.8 and 61.2, beside 42.7 and 40.6. In steps, of parts of 2048 x 2048:
+/// With two launches a part (where a bias's gradient is wanted, or labels are distributions: what loss_gradient_parts
+/// does not make) the pass takes 60.0 and 50.6 with 2048 x 2048, and 61.9 and 50.7 with 2048 x 1536. When launches did
+/// not overlap, epilogues were unrolled, and the classifier's sums were read, added to and written, it took 66.2 and
+/// 57.1. In steps, of parts of 2048 x 2048:
 ///
 ///                        before   products get    logits are multiplied while   epilogues are   the classifier's sums
 ///                                 ready early     products before them end      short loops     are added in memory
@@ -193,24 +222,26 @@ struct loss_chunk {
 [[nodiscard]] constexpr loss_chunk choose_loss_chunk(std::int64_t tokens, std::int64_t vocabulary,
                                                      std::int64_t channels, std::int64_t entries) {
   constexpr std::int64_t enough = 2048;  // entries with which parts are taken of all tokens
-  constexpr double launches = 32;        // in steps of a tile of 256 x 192 over 64 of the depth
-  constexpr double step_bytes = 2.5e6;   // that memory moves in a step
+  constexpr double step_bytes = 2.5e6;   // that memory moves in a step, a tile of 256 x 192 over 64 of the depth
   constexpr double epilogue = 4;         // steps
-  constexpr double waiting = 0.37;       // the part of a turn's time that clusters without a tile lose
+  constexpr double latency = 13;         // steps from a tile's last one until what waits for it may begin
+  constexpr double waiting = 0.6;        // the part of the first wait for a row that clusters lose
   constexpr auto clusters = static_cast<double>(loss_part_costs::clusters);
   auto const cost = [&](loss_chunk const& chunk) {
     auto const across = static_cast<double>(divide_up(channels, std::int64_t{192}));
     std::int64_t const rows = divide_up(chunk.tokens, std::int64_t{256});
     std::int64_t const panels = divide_up(chunk.entries, std::int64_t{256});
-    std::int64_t const tiles = rows * divide_up(chunk.entries, std::int64_t{192});
-    auto const turns = static_cast<double>(divide_up(tiles, loss_part_costs::clusters));
-    double const made = (waiting * turns + (1 - waiting) * static_cast<double>(tiles) / clusters) *
-                        (static_cast<double>(channels) / 64 + epilogue);
+    std::int64_t const in_row = divide_up(chunk.entries, std::int64_t{192});
+    double const steps = static_cast<double>(channels) / 64;
+    double const made = static_cast<double>(rows * in_row) / clusters * (steps + epilogue);
     double const added = across / clusters *
                          (static_cast<double>(panels) * (static_cast<double>(chunk.tokens) / 64 + epilogue) +
                           static_cast<double>(rows) * (static_cast<double>(chunk.entries) / 64 + epilogue));
     double const moved = static_cast<double>((chunk.tokens + chunk.entries) * channels * 8) / step_bytes;
-    return (made + (added > moved ? added : moved) + launches) / static_cast<double>(chunk.tokens * chunk.entries);
+    double const behind = static_cast<double>((rows - 1) * in_row) / clusters;  // turns from a row to what needs it
+    double const late = steps * (1 - behind) + latency;
+    return (made + (added > moved ? added : moved) + waiting * (late > 0 ? late : 0)) /
+           static_cast<double>(chunk.tokens * chunk.entries);
   };
   std::int64_t const all_entries = divide_up(vocabulary, std::int64_t{256}) * 256;
   loss_chunk best{tokens, entries};

@@ -46,6 +46,47 @@ struct exchange_in_cluster {
   }
 };
 
+/// The first block of each cluster sends numbers to both, `turns` times; both add them up.
+struct send_in_cluster {
+  static constexpr int lanes = 64;
+  static constexpr int turns = 20;
+  static constexpr int blocks_per_cluster = 2;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 10000;
+  struct scratch_type {
+    int4 words[turns];
+    shared_barrier arrived;
+  };
+
+  int4* sums;  ///< of each block
+
+  __device__ void operator()(cuda_block<64> const& group, std::int64_t which, scratch_type& scratch) const {
+    if (group.lane == 0) {
+      scratch.arrived.init(1);
+      fence_barrier_init();
+    }
+    sync_cluster();
+    int4 sum{0, 0, 0, 0};
+    for (int turn = 0; turn < turns && group.lane == 0; ++turn) {
+      scratch.arrived.arrive_and_expect(sizeof(int4));
+      if (rank_in_cluster() == 0) {
+        auto const first = static_cast<int>(which) + turn;
+        for (unsigned rank = 0; rank < 2; ++rank) {
+          send_to_block(rank, &scratch.words[turn], {first, 2 * first, 3 * first, static_cast<int>(rank)},
+                        scratch.arrived);
+        }
+      }
+      scratch.arrived.wait(static_cast<unsigned>(turn) % 2);
+      int4 const got = scratch.words[turn];
+      sum = {sum.x + got.x, sum.y + got.y, sum.z + got.z, sum.w + got.w};
+    }
+    if (group.lane == 0) {
+      sums[which] = sum;
+    }
+    sync_cluster();
+  }
+};
+
 }  // namespace cluster_test
 
 using namespace cluster_test;
@@ -74,4 +115,27 @@ TEST_CASE("blocks of a cluster know their ranks and see what the other wrote bef
     }
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("words that a block sends to another one of its cluster arrive at its barrier", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (tessera_test::compute_capability_major() < 9) {
+    WARN("the device has no clusters");
+    return;
+  }
+  constexpr int blocks = 32;
+  constexpr int turns = send_in_cluster::turns;
+  device_values<int4> const sums(blocks);
+  tessera::cuda const exec;
+  exec.run(send_in_cluster{sums.data()}, blocks);
+  exec.wait();
+  auto const found = sums.download();
+  for (int block = 0; block < blocks; ++block) {
+    int const expected = block / 2 * 2 * turns + turns * (turns - 1) / 2;
+    int4 const& sum = found[static_cast<std::size_t>(block)];
+    CHECK(sum.x == expected);
+    CHECK(sum.y == 2 * expected);
+    CHECK(sum.z == 3 * expected);
+    CHECK(sum.w == block % 2 * turns);
+  }
 }

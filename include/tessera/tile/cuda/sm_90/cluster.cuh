@@ -4,6 +4,13 @@
 /// A program asks for them with `static constexpr int blocks_per_cluster = 2;`, see exec/cuda.cuh.
 #pragma once
 
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
+
 namespace tessera {
 inline namespace v0 {
 
@@ -27,6 +34,17 @@ __device__ __forceinline__ void wait_for_cluster() {
 __device__ __forceinline__ void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();
+}
+
+/// Stores four words at the address of `shared` in the shared memory of thread block `rank` of the cluster, where their
+/// 16 bytes arrive at the barrier at the address of `arrived`. Who waits there, reads them.
+__device__ __forceinline__ void send_to_block(unsigned rank, void* shared, int4 const& words, shared_barrier& arrived) {
+  asm volatile(
+      "{ .reg .b32 place, barrier; mapa.shared::cluster.u32 place, %0, %2; mapa.shared::cluster.u32 barrier, %1, %2;"
+      "  st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.s32 [place], {%3, %4, %5, %6}, [barrier]; "
+      "}" ::"r"(detail::plain_shared_address(shared)),
+      "r"(detail::plain_shared_address(&arrived)), "r"(rank), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
+      : "memory");
 }
 
 }  // namespace v0
