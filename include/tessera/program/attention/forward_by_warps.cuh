@@ -37,14 +37,17 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
 #include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
+#include <tessera/program/attention/detail/warp_terms.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
@@ -62,7 +65,7 @@ inline namespace v0 {
 /// Products: how weights are multiplied by values, half_products or byte_products, for an attention_method with
 /// piecewise_linear_softmax and integer codes of queries and keys, of which a lane has one scale of keys. T: the type
 /// of results. Codes lie as quantize_heads leaves them, in rows of whole 16 bytes.
-template <class Products, class T>
+template <class Products, class T, class Bias = no_bias>
 struct forward_by_warps {
   using method = typename Products::method;  ///< how codes are made
   using softmax_type = piecewise_linear_softmax;
@@ -98,6 +101,11 @@ struct forward_by_warps {
   using totals_type = typename Products::totals_type;
   using row_floats = detail::row_floats<tiles>;
   using key_range = detail::plain_key_range;
+  /// What is added to scores.
+  using terms_type =
+      detail::warp_terms<score_code, is_smoothed_by<block_mean, typename method::score_quantizer>, Bias, sets>;
+  static_assert(terms_type::are_none || set_rows == block_mean::tokens,
+                "tessera: all rows of a set have the mean query of one block");
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
@@ -112,6 +120,8 @@ struct forward_by_warps {
   struct scale_term {
     float query_scale;  ///< the scale of the row's query
   };
+  /// Keys and values, and terms of their scores.
+  struct tile_scratch : sources::scratch_type, terms_type::scratch_type {};
 
  public:
   struct scratch_type {
@@ -119,7 +129,7 @@ struct forward_by_warps {
     union {
       struct {
         staged_tile<score_code, set_rows, sources::depth> q[sets];  ///< codes of queries
-        typename sources::scratch_type operands;                    ///< keys and values
+        tile_scratch operands;                                      ///< keys and values
       };
       struct {
         float totals[rows * (channels + 1)];  ///< sums, rows one number further apart than long
@@ -142,6 +152,7 @@ struct forward_by_warps {
   std::int64_t right;  ///< attention_mask::right
   attention_writer<method, T> writer;
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
+  [[no_unique_address]] Bias bias = {};     ///< added to scores, natural
 
   /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -161,14 +172,15 @@ struct forward_by_warps {
     auto const range = key_range::of(at, rows, tile_keys, static_cast<int>(which % partials.splits()),
                                      static_cast<int>(partials.splits()));
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
-    begin_copies(group, lane, at, range, from, scratch);
+    terms_type terms = terms_type::of(at, queries, bias);
+    begin_copies(group, lane, at, range, from, terms, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
     for (int first = range.first; first < range.end; first += tile_keys) {
       if (first >= range.first_plain && first < range.end_plain &&
-          all_of_warp(state.most_scale * key_scale < softmax_type::most_scale)) {
-        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+          all_of_warp(is_plain(state, terms, key_scale))) {
+        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, terms, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, terms, totals, scratch);
       }
     }
     copies_in_flight<block>::template await<0>();
@@ -181,7 +193,16 @@ struct forward_by_warps {
     row_floats largest;    ///< of earlier tiles' scores, where keeps_largest
     row_floats reference;  ///< of rows' weights, where keeps_references
     float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
+    float least_scale;     ///< the least scale of the queries that exist, where scores have terms
   };
+  /// Whether a lane's scores of a tile that all rows see are plain ones.
+  __device__ __forceinline__ static bool is_plain(lane_rows const& state, terms_type const& terms, float key_scale) {
+    if constexpr (terms_type::are_none) {
+      return state.most_scale * key_scale < terms_type::most_scale;
+    } else {
+      return state.most_scale * key_scale < terms_type::most_scale && terms.are_near(state.least_scale * key_scale);
+    }
+  }
   /// The row of a lane: that of lane / 4 in 16, or 8 further.
   __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half, int set) {
     return set * set_rows + static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
@@ -211,14 +232,19 @@ struct forward_by_warps {
     }
     group.sync();
     state.most_scale = 0.0F;
+    state.least_scale = infinity;
     each_row([&](int tile, int half) {
       state.largest.of[tile][half] = -infinity;
       state.reference.of[tile][half] = -infinity;
     });
     each_constant<sets>([&](auto set) {
       each_row([&](int tile, int half) {
-        float const scale = scratch.terms[row_of(lane, tile, half, set.value)].query_scale;
+        int const row = row_of(lane, tile, half, set.value);
+        float const scale = scratch.terms[row].query_scale;
         state.most_scale = scale < infinity ? maximum(state.most_scale, scale) : infinity;
+        if (!terms_type::are_none && at.first_query + row < at.mask.queries) {
+          state.least_scale = minimum(state.least_scale, scale);
+        }
       });
     });
   }
@@ -230,7 +256,7 @@ struct forward_by_warps {
 
   /// Starts to copy queries, the first keys and values. Where values are widened, widens these and copies the next.
   __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
-                                               key_range const& range, sources const& from,
+                                               key_range const& range, sources const& from, terms_type& terms,
                                                scratch_type& scratch) const {
     using copies = copies_in_flight<block>;
     if (range.first < range.end) {
@@ -239,6 +265,7 @@ struct forward_by_warps {
           [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
       from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
       from.begin_values(lane, range.first, scratch.operands, stage_of(range.first));
+      terms.begin(lane, at, queries, range.first, scratch.operands, stage_of(range.first));
     }
     copies::commit();
     if constexpr (sources::widens) {
@@ -264,18 +291,22 @@ struct forward_by_warps {
     return i / 2 * 8 + static_cast<int>(lane % 4U * 2U) + i % 2;
   }
 
+  /// What scores that are not plain are more than they are.
+  static constexpr float magic_of_others = terms_type::are_none ? softmax_type::integer_magic : 0.0F;
   /// What is known of a lane's rows in a tile.
   struct tile_rows {
     row_floats scales;     ///< of the lane's scores
     row_floats most;       ///< the largest score
     row_floats reference;  ///< the reference of weights
     row_floats zero;       ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
+    row_floats offset;     ///< what the float that sums begin at stands for, where they begin at terms
   };
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
   __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
                                             key_range const& range, sources const& from, int first, float key_scale,
-                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
+                                            lane_rows& state, terms_type& terms, totals_type& totals,
+                                            scratch_type& scratch) const {
     using copies = copies_in_flight<block>;
     int const stage = stage_of(first);
     int const next = first + tile_keys;
@@ -288,6 +319,7 @@ struct forward_by_warps {
         if constexpr (!sources::widens) {
           from.begin_values(lane, next, scratch.operands, 1 - stage);
         }
+        terms.begin(lane, at, queries, next, scratch.operands, 1 - stage);
         next_scale = from.scale(next);
       }
     };
@@ -299,8 +331,7 @@ struct forward_by_warps {
         tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half, set.value)].query_scale * key_scale;
       });
       score_bits sums;
-      scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      make_scores<IsPlain>(group, lane, at, first, terms, tile, sums, scratch, set.value);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
@@ -326,11 +357,32 @@ struct forward_by_warps {
     Products::add(group, operands, parked, scratch.operands.values[stage], totals);
     return next_scale;
   }
+  /// Makes sums of products, integer_magic more than they are. Where there are terms, plain scores begin at them, and
+  /// others are floats in base 2, whose scale is 1.
+  template <bool IsPlain>
+  __device__ __forceinline__ static void make_scores(block const& group, unsigned lane, coordinates const& at,
+                                                     int first, terms_type const& terms, tile_rows& tile,
+                                                     score_bits& sums, scratch_type& scratch, int set) {
+    int const stage = stage_of(first);
+    auto const row = [&](int t, int half) { return row_of(lane, t, half, set); };
+    if constexpr (IsPlain && !terms_type::are_none) {
+      terms.begin_sums(lane, scratch.operands, stage, set, tile.scales, sums);
+      each_row([&](int t, int half) {
+        tile.offset.of[t][half] = terms.offset(at, row(t, half), first, scratch.operands, stage, set);
+      });
+    } else {
+      scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
+    }
+    multiply_staged<scores>(group, scratch.q[set], scratch.operands.k[stage], sums);
+    if constexpr (!IsPlain && !terms_type::are_none) {
+      terms.add(lane, scratch.operands, stage, set, tile.scales, at, first, row, sums);
+      each_row([&](int t, int half) { tile.scales.of[t][half] = 1.0F; });
+    }
+  }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
   template <bool IsPlain>
   __device__ __forceinline__ static void find_largest(unsigned own_lane, coordinates const& at, int first,
                                                       tile_rows& tile, score_bits const& sums, int set) {
-    constexpr float magic = softmax_type::integer_magic;
     if constexpr (IsPlain) {
       row_floats others;
       each_row([&](int t, int half) {
@@ -345,7 +397,11 @@ struct forward_by_warps {
         });
       }
       each_row([&](int t, int half) {
-        tile.most.of[t][half] = tile.scales.of[t][half] * (fmaxf(tile.most.of[t][half], others.of[t][half]) - magic);
+        float const most = fmaxf(tile.most.of[t][half], others.of[t][half]) - terms_type::base(half);
+        tile.most.of[t][half] = tile.scales.of[t][half] * most;
+        if constexpr (!terms_type::are_none) {
+          tile.most.of[t][half] += tile.offset.of[t][half];
+        }
         tile.zero.of[t][half] = 0.0F;
       });
     } else {
@@ -357,8 +413,8 @@ struct forward_by_warps {
         tile.zero.of[t][half] = 0.0F;
 #pragma unroll
         for (int i = 0; i < lane_scores; ++i) {
-          bool const is_seen = seen.contain(column_of(lane, i));
-          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - magic);
+          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - magic_of_others);
+          bool const is_seen = seen.contain(column_of(lane, i)) && (terms_type::are_none || found != -infinity);
           tile.most.of[t][half] = is_seen ? fmaxf(tile.most.of[t][half], found) : tile.most.of[t][half];
           tile.zero.of[t][half] = is_seen ? tile.zero.of[t][half] + (found - found) : tile.zero.of[t][half];
         }
@@ -393,9 +449,20 @@ struct forward_by_warps {
           terms.reference = softmax.reference;
         }
       }
-      tile.zero.of[t][half] = softmax_type::zero_of(8.0F * tile.scales.of[t][half], softmax.reference) * 0x1p-7F;
+      tile.zero.of[t][half] = zero_of<IsPlain>(tile, softmax.reference, t, half) * 0x1p-7F;
     });
     Products::turn(factors, totals, set);
+  }
+  /// Where codes of a row's plain scores begin.
+  template <bool IsPlain>
+  __device__ __forceinline__ static float zero_of(tile_rows const& tile, float reference, int t, int half) {
+    float const slope = softmax_type::codes_in_power_of_two * tile.scales.of[t][half];
+    if constexpr (terms_type::are_none || !IsPlain) {
+      return softmax_type::zero_of(slope, reference);
+    } else {
+      float const above = softmax_type::codes_in_power_of_two * (reference - tile.offset.of[t][half]);
+      return __fmaf_rn(slope, -terms_type::base(half), softmax_type::top_code - above);
+    }
   }
   /// What is known of the scores of a row in earlier tiles, without the sum of weights.
   template <class Terms>
@@ -411,7 +478,6 @@ struct forward_by_warps {
   __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
                                                       tile_rows const& tile, score_bits& sums, operands_type& operands,
                                                       int set) {
-    constexpr float magic = softmax_type::integer_magic;
     unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
     each_row([&](int t, int half) {
       float const scale = tile.scales.of[t][half];
@@ -424,7 +490,7 @@ struct forward_by_warps {
         if constexpr (IsPlain) {
           place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
         } else {
-          float const line = softmax_type::position(scale, found - magic, tile.reference.of[t][half]);
+          float const line = softmax_type::position(scale, found - magic_of_others, tile.reference.of[t][half]);
           float const code = first < tile_keys ? softmax_type::low_line(line) : line;
           place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
         }
