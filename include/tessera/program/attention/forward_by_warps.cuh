@@ -177,7 +177,7 @@ struct forward_by_warps {
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
     for (int first = range.first; first < range.end; first += tile_keys) {
       if (first >= range.first_plain && first < range.end_plain &&
-          all_of_warp(is_plain(state, terms, key_scale))) {
+          all_of_warp(terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {
         key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, terms, totals, scratch);
       } else {
         key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, terms, totals, scratch);
@@ -195,14 +195,6 @@ struct forward_by_warps {
     float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
     float least_scale;     ///< the least scale of the queries that exist, where scores have terms
   };
-  /// Whether a lane's scores of a tile that all rows see are plain ones.
-  __device__ __forceinline__ static bool is_plain(lane_rows const& state, terms_type const& terms, float key_scale) {
-    if constexpr (terms_type::are_none) {
-      return state.most_scale * key_scale < terms_type::most_scale;
-    } else {
-      return state.most_scale * key_scale < terms_type::most_scale && terms.are_near(state.least_scale * key_scale);
-    }
-  }
   /// The row of a lane: that of lane / 4 in 16, or 8 further.
   __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half, int set) {
     return set * set_rows + static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
@@ -291,8 +283,6 @@ struct forward_by_warps {
     return i / 2 * 8 + static_cast<int>(lane % 4U * 2U) + i % 2;
   }
 
-  /// What scores that are not plain are more than they are.
-  static constexpr float magic_of_others = terms_type::are_none ? softmax_type::integer_magic : 0.0F;
   /// What is known of a lane's rows in a tile.
   struct tile_rows {
     row_floats scales;     ///< of the lane's scores
@@ -331,7 +321,12 @@ struct forward_by_warps {
         tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half, set.value)].query_scale * key_scale;
       });
       score_bits sums;
-      make_scores<IsPlain>(group, lane, at, first, terms, tile, sums, scratch, set.value);
+      auto const& staged = scratch.operands.of(stage, set.value);
+      row_floats const distances = terms_type::template distances<tiles>(
+          at, first, [&](int t, int half) { return row_of(lane, t, half, set.value); });
+      terms.template begin_sums<IsPlain>(lane, staged, distances, tile, sums);
+      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      terms.template end_sums<IsPlain>(lane, staged, distances, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
@@ -357,28 +352,6 @@ struct forward_by_warps {
     Products::add(group, operands, parked, scratch.operands.values[stage], totals);
     return next_scale;
   }
-  /// Makes sums of products, integer_magic more than they are. Where there are terms, plain scores begin at them, and
-  /// others are floats in base 2, whose scale is 1.
-  template <bool IsPlain>
-  __device__ __forceinline__ static void make_scores(block const& group, unsigned lane, coordinates const& at,
-                                                     int first, terms_type const& terms, tile_rows& tile,
-                                                     score_bits& sums, scratch_type& scratch, int set) {
-    int const stage = stage_of(first);
-    auto const row = [&](int t, int half) { return row_of(lane, t, half, set); };
-    if constexpr (IsPlain && !terms_type::are_none) {
-      terms.begin_sums(lane, scratch.operands, stage, set, tile.scales, sums);
-      each_row([&](int t, int half) {
-        tile.offset.of[t][half] = terms.offset(at, row(t, half), first, scratch.operands, stage, set);
-      });
-    } else {
-      scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-    }
-    multiply_staged<scores>(group, scratch.q[set], scratch.operands.k[stage], sums);
-    if constexpr (!IsPlain && !terms_type::are_none) {
-      terms.add(lane, scratch.operands, stage, set, tile.scales, at, first, row, sums);
-      each_row([&](int t, int half) { tile.scales.of[t][half] = 1.0F; });
-    }
-  }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
   template <bool IsPlain>
   __device__ __forceinline__ static void find_largest(unsigned own_lane, coordinates const& at, int first,
@@ -397,11 +370,8 @@ struct forward_by_warps {
         });
       }
       each_row([&](int t, int half) {
-        float const most = fmaxf(tile.most.of[t][half], others.of[t][half]) - terms_type::base(half);
-        tile.most.of[t][half] = tile.scales.of[t][half] * most;
-        if constexpr (!terms_type::are_none) {
-          tile.most.of[t][half] += tile.offset.of[t][half];
-        }
+        float const most = fmaxf(tile.most.of[t][half], others.of[t][half]);
+        tile.most.of[t][half] = terms_type::score_of(tile, most, t, half);
         tile.zero.of[t][half] = 0.0F;
       });
     } else {
@@ -413,7 +383,7 @@ struct forward_by_warps {
         tile.zero.of[t][half] = 0.0F;
 #pragma unroll
         for (int i = 0; i < lane_scores; ++i) {
-          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - magic_of_others);
+          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - terms_type::more_than_others);
           bool const is_seen = seen.contain(column_of(lane, i)) && (terms_type::are_none || found != -infinity);
           tile.most.of[t][half] = is_seen ? fmaxf(tile.most.of[t][half], found) : tile.most.of[t][half];
           tile.zero.of[t][half] = is_seen ? tile.zero.of[t][half] + (found - found) : tile.zero.of[t][half];
@@ -449,20 +419,9 @@ struct forward_by_warps {
           terms.reference = softmax.reference;
         }
       }
-      tile.zero.of[t][half] = zero_of<IsPlain>(tile, softmax.reference, t, half) * 0x1p-7F;
+      tile.zero.of[t][half] = terms_type::template zero_of<IsPlain>(tile, softmax.reference, t, half) * 0x1p-7F;
     });
     Products::turn(factors, totals, set);
-  }
-  /// Where codes of a row's plain scores begin.
-  template <bool IsPlain>
-  __device__ __forceinline__ static float zero_of(tile_rows const& tile, float reference, int t, int half) {
-    float const slope = softmax_type::codes_in_power_of_two * tile.scales.of[t][half];
-    if constexpr (terms_type::are_none || !IsPlain) {
-      return softmax_type::zero_of(slope, reference);
-    } else {
-      float const above = softmax_type::codes_in_power_of_two * (reference - tile.offset.of[t][half]);
-      return __fmaf_rn(slope, -terms_type::base(half), softmax_type::top_code - above);
-    }
   }
   /// What is known of the scores of a row in earlier tiles, without the sum of weights.
   template <class Terms>
@@ -490,7 +449,8 @@ struct forward_by_warps {
         if constexpr (IsPlain) {
           place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
         } else {
-          float const line = softmax_type::position(scale, found - magic_of_others, tile.reference.of[t][half]);
+          float const line =
+              softmax_type::position(scale, found - terms_type::more_than_others, tile.reference.of[t][half]);
           float const code = first < tile_keys ? softmax_type::low_line(line) : line;
           place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
         }

@@ -2,10 +2,11 @@
 /// `warp_terms`: what forward_by_warps adds to scores: the scores of mean queries where queries are smoothed, and a
 /// LinearBias.
 ///
-///     terms.begin(lane, queries.corrections, queries.correction_ranges, first, scratch, stage);   // of the next tile
-///     if (terms.are_near(least_scale * key_scale)) {
-///       terms.begin_sums<scores>(lane, scratch, stage, set, scales, sums);      // then products are added to them
-///     }
+///     terms.begin(lane, at, queries, first, scratch, stage);                          // copies those of the next tile
+///     bool const are_plain = terms.are_plain(most_scale * key_scale, least_scale * key_scale);
+///     ...
+///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), distances, tile, sums);   // products are added to them
+///     terms.end_sums<are_plain>(lane, scratch.of(stage, set), distances, tile, sums);
 ///
 /// Sums of products of codes begin at terms: at the bits of floats, each of which is base() and the term less the
 /// lowest one of the tile, in units of the score's scale. So a term costs a multiply-add, and rounds a score by half a
@@ -25,6 +26,7 @@
 #include <tessera/map/linear_bias.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/row_floats.cuh>
+#include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
@@ -45,27 +47,33 @@ struct alignas(16) staged_corrections {
 /// sets of rows of a thread block, of which each has one mean query.
 template <class Code, bool HasCorrections, class Bias, int Sets>
 struct warp_terms {
-  static_assert(std::is_same_v<Bias, no_bias> || LinearBias<Bias>, "tessera: forward_by_warps has a LinearBias or none");
-  static constexpr bool has_line = !std::is_same_v<Bias, no_bias>;     ///< whether there is a bias
-  static constexpr bool are_none = !HasCorrections && !has_line;       ///< whether nothing is added
+  static_assert(std::is_same_v<Bias, no_bias> || LinearBias<Bias>,
+                "tessera: forward_by_warps has a LinearBias or none");
+  static constexpr bool has_line = !std::is_same_v<Bias, no_bias>;       ///< whether there is a bias
+  static constexpr bool are_none = !HasCorrections && !has_line;         ///< whether nothing is added
   static constexpr int tile_keys = static_cast<int>(attention_padding);  ///< keys of a tile
   /// From this scale on, terms are added in fp32. A unit of pairs of 4 bits is worth so much that their scales are 256
   /// times those of the same codes in bytes; below 1/16 the place of a weight among codes is rounded to 1/4 of one.
-  static constexpr float most_scale = are_none            ? piecewise_linear_softmax::most_scale
+  static constexpr float most_scale = are_none              ? piecewise_linear_softmax::most_scale
                                       : codes_in<Code> == 2 ? 1.0F / 16.0F
                                                             : 1.0F / 256.0F;
 
   struct with_corrections {
     staged_corrections corrections[2][Sets];  ///< by stages and sets of rows
+    __device__ __forceinline__ staged_corrections const& of(int stage, int set) const {
+      return corrections[stage][set];
+    }
   };
-  struct without_corrections {};
+  struct without_corrections {
+    __device__ __forceinline__ static without_corrections of(int, int) { return {}; }
+  };
   /// What a thread block keeps of two tiles.
   using scratch_type = std::conditional_t<HasCorrections, with_corrections, without_corrections>;
 
   std::int32_t mean;   ///< the number of the first set's mean query, counted over all heads
-  std::int32_t means;  ///< sets that have a mean query of their own
+  std::int32_t means;  ///< sets that have a mean query; others have no queries
   float slope;         ///< of the line of terms, in base 2
-  float reach;         ///< what are_near() compares, of the tile that begin() was last called for
+  float reach;         ///< how far terms reach in the tile that begin() was last called for
 
   /// The terms of a block of queries. Block: a query_block.
   template <class Block>
@@ -98,81 +106,87 @@ struct warp_terms {
       begin_corrections(lane, queries, first, scratch, stage);
     }
   }
-  /// Whether sums of the tile that begin() was last called for may begin at its terms, for scores of this scale or
-  /// larger ones. False for NaN.
-  [[nodiscard]] __device__ __forceinline__ bool are_near(float scale) const { return reach < widest * scale; }
-
-  /// The float that stands for offset() among those at whose bits sums begin. The second row's is 1 larger, so that the
-  /// compiler makes sums of both rows by multiply-adds and does not copy the first row's.
-  __device__ __forceinline__ static constexpr float base(int half) {
-    return are_none ? piecewise_linear_softmax::integer_magic : 10485760.0F + static_cast<float>(half);
+  /// Whether scores of the tile that begin() was last called for, whose scales are from `least` to `most`, are plain:
+  /// of small scales, with sums that may begin at terms. False for NaN.
+  [[nodiscard]] __device__ __forceinline__ bool are_plain(float most, float least) const {
+    return most < most_scale && (are_none || reach < widest * least);
   }
-  /// The lowest term of a row in a tile, in base 2; of a line that of the tile's end.
-  template <class Block>
-  [[nodiscard]] __device__ __forceinline__ float offset(Block const& at, int row, int first,
-                                                        scratch_type const& scratch, int stage, int set) const {
-    float found = 0.0F;
-    if constexpr (HasCorrections) {
-      found = scratch.corrections[stage][set].range.least;
-    }
+
+  /// Gives how far a tile's first key is from the queries of a lane's rows, where there is a line. row_of(t, half): the
+  /// lane's rows.
+  template <int Tiles, class Block, class RowOf>
+  __device__ __forceinline__ static row_floats<Tiles> distances(Block const& at, int first, RowOf const& row_of) {
+    row_floats<Tiles> found{};
     if constexpr (has_line) {
-      found += __fmaf_rn(slope, distance(at, row, first), lowest_of_line());
+      each_row<Tiles>([&](int t, int half) { found.of[t][half] = distance(at, row_of(t, half), first); });
     }
     return found;
   }
-  /// Lets sums begin at terms. Sums: those of a row_tile. Scales: of the lane's rows.
-  template <class Sums, int Tiles>
-  __device__ __forceinline__ void begin_sums(unsigned lane, scratch_type const& scratch, int stage, int set,
-                                             row_floats<Tiles> const& scales, Sums& sums) const {
-    float lowest = lowest_of_line();
-    if constexpr (HasCorrections) {
-      lowest += scratch.corrections[stage][set].range.least;
+  /// Lets sums of plain scores begin at terms, and others at score_sums::magic_bits. Tile: has the scales of the lane's
+  /// rows, and gets their offsets. Sums: those of a row_tile.
+  template <bool IsPlain, class Staged, class Tile, class Sums, int Tiles>
+  __device__ __forceinline__ void begin_sums(unsigned lane, Staged const& staged, row_floats<Tiles> const& distances,
+                                             Tile& tile, Sums& sums) const {
+    if constexpr (!IsPlain || are_none) {
+      each_sum<Tiles>(
+          [&](int t, int half, int columns, int i) { sums.values[t][columns][2 * half + i] = score_sums::magic_bits; });
+    } else {
+      float const lowest = lowest_of(staged);
+      row_floats<Tiles> units;
+      row_floats<Tiles> from;
+      each_row<Tiles>([&](int t, int half) {
+        float& unit = units.of[t][half];
+        unit = fast_reciprocal(tile.scales.of[t][half]);
+        from.of[t][half] = __fmaf_rn(-lowest, unit, base(half));
+        tile.offset.of[t][half] = has_line ? __fmaf_rn(slope, distances.of[t][half], lowest) : lowest;
+        if constexpr (!HasCorrections) {  // a line begins at multiples of its slope in units of a row
+          unit *= slope;
+          from.of[t][half] = __fmaf_rn(static_cast<float>(lane % 4U * 2U), unit, from.of[t][half]);
+        }
+      });
+      each_term<HasCorrections>(lane, staged, [&](int columns, int i, float term) {
+        each_row<Tiles>([&](int t, int half) {
+          sums.values[t][columns][2 * half + i] = __float_as_int(__fmaf_rn(term, units.of[t][half], from.of[t][half]));
+        });
+      });
     }
-    row_floats<Tiles> units;
-    row_floats<Tiles> from;
-#pragma unroll
-    for (int i = 0; i < 2 * Tiles; ++i) {
-      units.of[i / 2][i % 2] = fast_reciprocal(scales.of[i / 2][i % 2]);
-      from.of[i / 2][i % 2] = __fmaf_rn(-lowest, units.of[i / 2][i % 2], base(i % 2));
-    }
-    if constexpr (!HasCorrections) {  // a line begins at multiples of its slope in units of a row
-#pragma unroll
-      for (int i = 0; i < 2 * Tiles; ++i) {
-        units.of[i / 2][i % 2] *= slope;
-        float& first = from.of[i / 2][i % 2];
-        first = __fmaf_rn(static_cast<float>(lane % 4U * 2U), units.of[i / 2][i % 2], first);
-      }
-    }
-    each_term<HasCorrections>(lane, scratch, stage, set, [&](int columns, int i, float term) {
-#pragma unroll
-      for (int j = 0; j < 2 * Tiles; ++j) {
-        sums.values[j / 2][columns][j % 2 * 2 + i] =
-            __float_as_int(__fmaf_rn(term, units.of[j / 2][j % 2], from.of[j / 2][j % 2]));
-      }
-    });
   }
-  /// Makes scores in base 2 of sums that are integer_magic more than sums of products, as the bits of floats.
-  template <class Sums, int Tiles, class RowOf, class Block>
-  __device__ __forceinline__ void add(unsigned lane, scratch_type const& scratch, int stage, int set,
-                                      row_floats<Tiles> const& scales, Block const& at, int first, RowOf const& row_of,
-                                      Sums& sums) const {
-    row_floats<Tiles> of_rows{};
-    if constexpr (has_line) {
-#pragma unroll
-      for (int i = 0; i < 2 * Tiles; ++i) {
-        of_rows.of[i / 2][i % 2] = slope * distance(at, row_of(i / 2, i % 2), first);
-      }
+  /// Makes scores in base 2, whose scale is 1, of sums of scores that are not plain.
+  template <bool IsPlain, class Staged, class Tile, class Sums, int Tiles>
+  __device__ __forceinline__ void end_sums(unsigned lane, Staged const& staged, row_floats<Tiles> const& distances,
+                                           Tile& tile, Sums& sums) const {
+    if constexpr (!IsPlain && !are_none) {
+      each_term<true>(lane, staged, [&](int columns, int i, float term) {
+        each_row<Tiles>([&](int t, int half) {
+          auto& sum = sums.values[t][columns][2 * half + i];
+          float const product = __int_as_float(sum) - piecewise_linear_softmax::integer_magic;
+          float const added = has_line ? __fmaf_rn(slope, distances.of[t][half], term) : term;
+          sum = __float_as_int(__fmaf_rn(tile.scales.of[t][half], product, added));
+        });
+      });
+      each_row<Tiles>([&](int t, int half) { tile.scales.of[t][half] = 1.0F; });
     }
-    each_term<true>(lane, scratch, stage, set, [&](int columns, int i, float term) {
-#pragma unroll
-      for (int j = 0; j < 2 * Tiles; ++j) {
-        auto& sum = sums.values[j / 2][columns][j % 2 * 2 + i];
-        float const product = __int_as_float(sum) - piecewise_linear_softmax::integer_magic;
-        float const added = has_line ? term + of_rows.of[j / 2][j % 2] : term;
-        sum = __float_as_int(__fmaf_rn(scales.of[j / 2][j % 2], product, added));
-      }
-    });
   }
+  /// The largest score of a row, of a plain sum as a float.
+  template <class Tile>
+  __device__ __forceinline__ static float score_of(Tile const& tile, float sum, int t, int half) {
+    float const product = tile.scales.of[t][half] * (sum - base(half));
+    return are_none ? product : product + tile.offset.of[t][half];
+  }
+  /// Where codes of the weights of a row's plain scores begin.
+  template <bool IsPlain, class Tile>
+  __device__ __forceinline__ static float zero_of(Tile const& tile, float reference, int t, int half) {
+    using softmax = piecewise_linear_softmax;
+    float const slope = softmax::codes_in_power_of_two * tile.scales.of[t][half];
+    if constexpr (are_none || !IsPlain) {
+      return softmax::zero_of(slope, reference);
+    } else {
+      float const above = softmax::codes_in_power_of_two * (reference - tile.offset.of[t][half]);
+      return __fmaf_rn(slope, -base(half), softmax::top_code - above);
+    }
+  }
+  /// What sums of scores that are not plain are more than the scores, before they are scaled.
+  static constexpr float more_than_others = are_none ? piecewise_linear_softmax::integer_magic : 0.0F;
 
  private:
   static constexpr float log2_e = 1.4426950408889634F;
@@ -182,14 +196,43 @@ struct warp_terms {
   /// Offsets of so many times the reach of terms, in units of a scale, are rounded to 16384 of them or less.
   static constexpr float of_offset = 0x1p-16F;
 
+  /// The float that stands for a row's offset among those at whose bits sums begin. The second row's is 1 larger, so
+  /// that the compiler makes sums of both rows by multiply-adds and does not copy the first row's.
+  __device__ __forceinline__ static constexpr float base(int half) {
+    return are_none ? piecewise_linear_softmax::integer_magic : 10485760.0F + static_cast<float>(half);
+  }
+  /// Calls function(t, half) for a lane's rows.
+  template <int Tiles, class Function>
+  __device__ __forceinline__ static void each_row(Function const& function) {
+#pragma unroll
+    for (int i = 0; i < 2 * Tiles; ++i) {
+      function(i / 2, i % 2);
+    }
+  }
+  /// Calls function(t, half, columns, i) for a lane's sums.
+  template <int Tiles, class Function>
+  __device__ __forceinline__ static void each_sum(Function const& function) {
+#pragma unroll
+    for (int columns = 0; columns < tile_keys / 8; ++columns) {
+      each_row<Tiles>([&](int t, int half) {
+        function(t, half, columns, 0);
+        function(t, half, columns, 1);
+      });
+    }
+  }
   /// How far the tile's first key is from a row's query.
   template <class Block>
   __device__ __forceinline__ static float distance(Block const& at, int row, int first) {
     return static_cast<float>(first - static_cast<int>(at.first_query) - row);
   }
-  /// The lowest term of a line less that of the tile's first key.
-  [[nodiscard]] __device__ __forceinline__ float lowest_of_line() const {
-    return has_line ? fminf(of_tile * slope, 0.0F) : 0.0F;
+  /// The lowest term of a tile, less what a line is at the tile's first key.
+  template <class Staged>
+  [[nodiscard]] __device__ __forceinline__ float lowest_of(Staged const& staged) const {
+    float lowest = has_line ? fminf(of_tile * slope, 0.0F) : 0.0F;
+    if constexpr (HasCorrections) {
+      lowest += staged.range.least;
+    }
+    return lowest;
   }
   __device__ __forceinline__ void begin_corrections(unsigned lane, quantized_queries<Code> const& queries, int first,
                                                     scratch_type& scratch, int stage) {
@@ -198,7 +241,7 @@ struct warp_terms {
     auto const tiles = static_cast<std::int32_t>(corrections.extent(3)) / tile_keys;
     std::int32_t const tile = first / tile_keys;
     std::int64_t const at_tile = std::int64_t{mean} * tiles + tile;
-    auto const of_set = [&](int set) { return at_tile + (set < means ? set * tiles : 0); };  // the last ones may be none
+    auto const of_set = [&](int set) { return at_tile + (set < means ? set * tiles : 0); };
     auto const set = static_cast<int>(lane / chunks);
     if (set < Sets) {
       async_copy_16(&scratch.corrections[stage][set].values[lane % chunks * 4],
@@ -218,16 +261,14 @@ struct warp_terms {
   }
   /// Calls function(columns, i, term) for the lane's terms of a row: of keys 8 columns + 2 (lane % 4) + i, less what a
   /// line is at the tile's first key. HasSlope: else a line's terms are the keys 8 columns + i.
-  template <bool HasSlope, class Function>
-  __device__ __forceinline__ void each_term(unsigned lane, scratch_type const& scratch, int stage, int set,
-                                            Function const& function) const {
+  template <bool HasSlope, class Staged, class Function>
+  __device__ __forceinline__ void each_term(unsigned lane, Staged const& staged, Function const& function) const {
     float const of_lane = HasSlope && has_line ? slope * static_cast<float>(lane % 4U * 2U) : 0.0F;
 #pragma unroll
     for (int sixteen = 0; sixteen < tile_keys / 16; ++sixteen) {
       float terms[4] = {};
       if constexpr (HasCorrections) {
-        float const* const values = scratch.corrections[stage][set].values + 16 * sixteen;
-        auto const four = *reinterpret_cast<float4 const*>(values + lane % 4U * 4U);
+        auto const four = *reinterpret_cast<float4 const*>(&staged.values[16 * sixteen + lane % 4U * 4U]);
         terms[0] = four.x;
         terms[1] = four.y;
         terms[2] = four.z;
@@ -236,8 +277,11 @@ struct warp_terms {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         auto const key = static_cast<float>(16 * sixteen + i / 2 * 8 + i % 2);
-        float const on_line = !has_line ? 0.0F : HasSlope ? __fmaf_rn(slope, key, of_lane) : key;
-        function(2 * sixteen + i / 2, i % 2, HasCorrections && has_line ? terms[i] + on_line : HasCorrections ? terms[i] : on_line);
+        if constexpr (has_line) {
+          float const on_line = HasSlope ? __fmaf_rn(slope, key, of_lane) : key;
+          terms[i] = HasCorrections ? terms[i] + on_line : on_line;
+        }
+        function(2 * sixteen + i / 2, i % 2, terms[i]);
       }
     }
   }
