@@ -322,11 +322,11 @@ struct forward_by_warps {
       });
       score_bits sums;
       auto const& staged = scratch.operands.of(stage, set.value);
-      row_floats const distances = terms_type::template distances<tiles>(
+      auto const place = terms_type::template place_of<tiles>(
           at, first, [&](int t, int half) { return row_of(lane, t, half, set.value); });
-      terms.template begin_sums<IsPlain>(lane, staged, distances, tile, sums);
+      terms.template begin_sums<IsPlain>(lane, staged, place, tile, sums);
       multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
-      terms.template end_sums<IsPlain>(lane, staged, distances, tile, sums);
+      terms.template end_sums<IsPlain>(lane, at, bias, staged, place, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
@@ -365,14 +365,14 @@ struct forward_by_warps {
 #pragma unroll
       for (int i = 2; i < lane_scores; i += 2) {
         each_row([&](int t, int half) {
-          tile.most.of[t][half] = fmaxf(tile.most.of[t][half], score(sums, t, half, i));
-          others.of[t][half] = fmaxf(others.of[t][half], score(sums, t, half, i + 1));
+          tile.most.of[t][half] = terms_type::larger(tile.most.of[t][half], score(sums, t, half, i));
+          others.of[t][half] = terms_type::larger(others.of[t][half], score(sums, t, half, i + 1));
         });
       }
       each_row([&](int t, int half) {
-        float const most = fmaxf(tile.most.of[t][half], others.of[t][half]);
+        float const most = terms_type::larger(tile.most.of[t][half], others.of[t][half]);
         tile.most.of[t][half] = terms_type::score_of(tile, most, t, half);
-        tile.zero.of[t][half] = 0.0F;
+        tile.zero.of[t][half] = terms_type::nan_of(tile.most.of[t][half]);
       });
     } else {
       unsigned const lane = recompute(own_lane);  // what follows is not computed before the loop
@@ -401,7 +401,7 @@ struct forward_by_warps {
       each_row([&](int t, int half) { other.of[t][half] = shuffle_xor(tile.most.of[t][half], distance); });
       each_row([&](int t, int half) { tile.most.of[t][half] = fmaxf(tile.most.of[t][half], other.of[t][half]); });
     }
-    if constexpr (!IsPlain) {
+    if constexpr (!IsPlain || terms_type::has_function) {
       each_row([&](int t, int half) { tile.zero.of[t][half] = sum_of_row(tile.zero.of[t][half]); });
     }
     row_floats factors;
@@ -439,7 +439,6 @@ struct forward_by_warps {
                                                       int set) {
     unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
     each_row([&](int t, int half) {
-      float const scale = tile.scales.of[t][half];
       auto const seen =
           detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half, set), first, tile_keys);
 #pragma unroll
@@ -447,10 +446,10 @@ struct forward_by_warps {
         float const found = score(sums, t, half, i);
         float place;  // of the code among 128
         if constexpr (IsPlain) {
-          place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
+          place = terms_type::place_of_weight(tile, found, t, half);
         } else {
-          float const line =
-              softmax_type::position(scale, found - terms_type::more_than_others, tile.reference.of[t][half]);
+          float const line = softmax_type::position(tile.scales.of[t][half], found - terms_type::more_than_others,
+                                                    tile.reference.of[t][half]);
           float const code = first < tile_keys ? softmax_type::low_line(line) : line;
           place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
         }

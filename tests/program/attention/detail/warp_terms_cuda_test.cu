@@ -28,8 +28,8 @@ using eight_smoothed = with_smoothed_queries<symmetric_quantizer<8, per_thread>>
 using four_in_bytes = with_smoothed_queries<in_high_bits<symmetric_quantizer<4, per_thread>>>;
 using in_pairs = sage_attention2_int4;
 
-constexpr double of_bytes = 6e-3;  ///< the most relative L1 distance where scores are coded in 8 bits
-constexpr double of_pairs = 2e-2;  ///< in 4 bits, whose unit is 256 times as large
+constexpr most_distance of_bytes{6e-3, 1e-3};  ///< where scores are coded in 8 bits
+constexpr most_distance of_pairs{2e-2, 5e-3};  ///< in 4 bits, whose unit is 256 times as large
 
 /// Adds to each query a vector that is the same for all queries of a head, of this size.
 template <class T>
@@ -48,9 +48,25 @@ void check_methods(attention_problem<bfloat16> const& p, warps_run<> const& how 
   check_by_warps<four_in_bytes, Channels>(p, how, of_bytes);
 }
 
+/// A function of scores: minus infinity for one key, and `rare` for another and some queries.
+struct function_with_rare_values {
+  float slope;
+  float rare;
+  TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    float const usual = slope * static_cast<float>(head + 1) * static_cast<float>(key % 37 - query % 11);
+    return key == 3 ? -infinity : key == 200 && query % 50 == 7 ? rare : usual;
+  }
+};
+
+/// Compares with a bias that is read on the host and on the device.
+template <class Attention, int Channels, class Bias>
+void check_bias(attention_problem<bfloat16> const& p, Bias const& bias, most_distance const& most) {
+  check_by_warps<Attention, Channels>(p, warps_run<Bias>{1, {}, bias}, most, bias);
+}
+
 /// Compares with a bias by slopes of two heads.
 template <class Attention, int Channels>
-void check_slopes(attention_problem<bfloat16> const& p, std::vector<float> const& slopes, double most) {
+void check_slopes(attention_problem<bfloat16> const& p, std::vector<float> const& slopes, most_distance const& most) {
   cuda const exec;
   auto const on_device = to_device(exec, slopes);
   auto const count = static_cast<std::int64_t>(slopes.size());
@@ -152,8 +168,38 @@ TEST_CASE("attention by warps adds linear biases", "[cuda]") {
     check_slopes<sage_attention2, 128>(wide, slopes, of_bytes);
     check_slopes<in_pairs, 128>(wide, slopes, of_pairs);
   }
+}
+
+TEST_CASE("attention by warps adds biases of functions", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
   auto p = make_attention_problem<bfloat16>({1, 2, 1, 300, 600, 64});
-  check_slopes<sage_attention2, 64>(p, {infinity, std::numeric_limits<float>::quiet_NaN()}, of_bytes);
+  for (float const slope : {0.05F, 300.0F, 1e5F}) {
+    CAPTURE(slope);
+    check_bias<sage_attention2, 64>(p, function_with_rare_values{slope, 0.0F}, of_bytes);
+  }
+  p.options.is_causal = true;
+  check_bias<eight_smoothed, 64>(p, function_with_rare_values{0.05F, -infinity}, of_bytes);
+  auto wide = make_attention_problem<bfloat16>({2, 2, 2, 500, 700, 128});
+  wide.options.window_left = 300;
+  check_bias<sage_attention2, 128>(wide, function_with_rare_values{0.05F, -infinity}, of_bytes);
+  check_bias<in_pairs, 128>(wide, function_with_rare_values{0.05F, 3.0F}, of_bytes);
+}
+
+TEST_CASE("NaN and infinity of a bias reach the rows that see them by warps", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (float const rare : {std::numeric_limits<float>::quiet_NaN(), infinity}) {
+    CAPTURE(rare);
+    auto p = make_attention_problem<bfloat16>({1, 2, 1, 300, 600, 64});
+    function_with_rare_values const bias{0.05F, rare};
+    auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p, bias);
+    CHECK(std::any_of(expected.result.begin(), expected.result.end(), [](double x) { return std::isnan(x); }));
+    auto const check = [&](attention_results const& found, char const* program) {
+      CAPTURE(program);
+      CHECK(agree(found.result, expected.result, 0.05));
+      CHECK(agree(found.log_sum_exp, expected.log_sum_exp, 1e-3));
+    };
+    run_all<sage_attention2, 64>(p, check, warps_run<function_with_rare_values>{1, {}, bias});
+  }
 }
 
 TEST_CASE("attention by warps with terms reads and writes nothing beside its memory", "[cuda]") {

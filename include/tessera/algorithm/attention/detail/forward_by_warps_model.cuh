@@ -15,6 +15,7 @@
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/map/linear_bias.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/byte_products.cuh>
 #include <tessera/program/attention/detail/half_products.cuh>
@@ -44,8 +45,7 @@ struct forward_by_warps_calls {
                "forward_by_warps has the softmax piecewise_linear_softmax"),
         unless(has_integer_codes<quantizer>, "forward_by_warps has integer codes of queries and keys"),
         unless(is_one_for_a_lane(typename quantizer::granularity_type{}, 8, 128), "a lane's keys have several scales"),
-        unless(std::is_same_v<bias_type<Call>, no_bias> || LinearBias<bias_type<Call>>,
-               "a function that is not linear is added to scores"));
+        unless(!is_listed<bias_type<Call>>, "queries see listed tiles"));
   }
   template <class Exec, class Call>
   static refusal refuses(Exec const& exec, Call const& call) {
@@ -60,6 +60,8 @@ struct forward_by_warps_calls {
         unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
         unless(has_corrections(call), "scores of mean queries do not lie as quantize() leaves them"));
   }
+  template <class Call>
+  using bias_type = std::remove_const_t<decltype(Call::bias)>;
   template <class Call>
   static std::int64_t channels_of(Call const& call) {
     return max(call.shape.channels, call.shape.channels_of_values());
@@ -92,8 +94,6 @@ struct forward_by_warps_calls {
   static constexpr std::int64_t fewest_queries = 64;
   static constexpr std::int64_t most_keys = 0x7fffffff - 256;
 
-  template <class Call>
-  using bias_type = std::remove_const_t<decltype(Call::bias)>;
   template <class Products, class Call>
   using program_type = forward_by_warps<Products, typename Call::value_type, bias_type<Call>>;
 
@@ -133,11 +133,15 @@ struct forward_by_warps_model : forward_by_warps_calls {
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     if (channels_of(call) <= 64) {
       run_program<products<Call, 64, 1>>(exec, call);
-    } else if (sets_of(exec, call) == 1) {
-      run_program<products<Call, 128, 1>>(exec, call);
-    } else {
-      run_program<products<Call, 128, 2>>(exec, call);
+      return merge_splits(exec, call);
     }
+    if constexpr (may_have_two_sets<Call>) {
+      if (sets_of(exec, call) == 2) {
+        run_program<products<Call, 128, 2>>(exec, call);
+        return merge_splits(exec, call);
+      }
+    }
+    run_program<products<Call, 128, 1>>(exec, call);
     merge_splits(exec, call);
   }
 
@@ -145,6 +149,9 @@ struct forward_by_warps_model : forward_by_warps_calls {
   template <class Call, int Channels, int Sets>
   using products = half_products<typename Call::method, Channels, Sets>;
 
+  /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.
+  template <class Call>
+  static constexpr bool may_have_two_sets = std::is_same_v<bias_type<Call>, no_bias> || LinearBias<bias_type<Call>>;
   /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
   template <class Exec, class Call>
   static int sets_of(Exec const& exec, Call const& call) {

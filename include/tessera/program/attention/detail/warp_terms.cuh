@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `warp_terms`: what forward_by_warps adds to scores: the scores of mean queries where queries are smoothed, and a
-/// LinearBias.
+/// bias.
 ///
 ///     terms.begin(lane, at, queries, first, scratch, stage);                          // copies those of the next tile
 ///     bool const are_plain = terms.are_plain(most_scale * key_scale, least_scale * key_scale);
 ///     ...
-///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), distances, tile, sums);   // products are added to them
-///     terms.end_sums<are_plain>(lane, scratch.of(stage, set), distances, tile, sums);
+///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), place, tile, sums);       // products are added to them
+///     terms.end_sums<are_plain>(lane, at, bias, scratch.of(stage, set), place, tile, sums);
 ///
 /// Sums of products of codes begin at terms: at the bits of floats, each of which is base() and the term less the
 /// lowest one of the tile, in units of the score's scale. So a term costs a multiply-add, and rounds a score by half a
 /// unit, of which the rounding of codes has several. Sums may begin at floats from base() to `widest` above: then they
 /// keep their exponent, whatever is added, since sums of products are of magnitude below 2^21. Where terms are further
-/// apart, where they are not all finite, and where scales are large, they are added to scores in fp32.
+/// apart, where they are not all finite, and where scales are large, they are added to scores in fp32. So are biases of
+/// a function, which a lane calls for each of its scores.
 ///
 /// Cost: 528 bytes of shared memory for each stage and set of rows with corrections, of which four lanes with the same
 /// 16 keys read 16 bytes at a time. A line of terms is neither loaded nor kept.
@@ -32,6 +33,7 @@
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
 
 namespace tessera {
 inline namespace v0 {
@@ -43,15 +45,16 @@ struct alignas(16) staged_corrections {
   correction_range range;           ///< their range
 };
 
-/// Code: that of queries and keys. HasCorrections: whether queries are smoothed. Bias: no_bias or a LinearBias. Sets:
+/// Code: that of queries and keys. HasCorrections: whether queries are smoothed. Bias: no_bias or the caller's own. Sets:
 /// sets of rows of a thread block, of which each has one mean query.
 template <class Code, bool HasCorrections, class Bias, int Sets>
 struct warp_terms {
-  static_assert(std::is_same_v<Bias, no_bias> || LinearBias<Bias>,
-                "tessera: forward_by_warps has a LinearBias or none");
-  static constexpr bool has_line = !std::is_same_v<Bias, no_bias>;       ///< whether there is a bias
-  static constexpr bool are_none = !HasCorrections && !has_line;         ///< whether nothing is added
-  static constexpr int tile_keys = static_cast<int>(attention_padding);  ///< keys of a tile
+  static constexpr bool has_line = LinearBias<Bias>;  ///< whether a row's biases lie on a line
+  /// Whether biases are those of a function, which is called for each score.
+  static constexpr bool has_function = !has_line && !std::is_same_v<Bias, no_bias>;
+  static constexpr bool are_none = !HasCorrections && !has_line && !has_function;  ///< whether nothing is added
+  static constexpr bool begin_sums_at_terms = !are_none && !has_function;          ///< whether those of plain scores do
+  static constexpr int tile_keys = static_cast<int>(attention_padding);            ///< keys of a tile
   /// From this scale on, terms are added in fp32. A unit of pairs of 4 bits is worth so much that their scales are 256
   /// times those of the same codes in bytes; below 1/16 the place of a weight among codes is rounded to 1/4 of one.
   static constexpr float most_scale = are_none              ? piecewise_linear_softmax::most_scale
@@ -109,25 +112,38 @@ struct warp_terms {
   /// Whether scores of the tile that begin() was last called for, whose scales are from `least` to `most`, are plain:
   /// of small scales, with sums that may begin at terms. False for NaN.
   [[nodiscard]] __device__ __forceinline__ bool are_plain(float most, float least) const {
+    if constexpr (has_function) {
+      return true;
+    }
     return most < most_scale && (are_none || reach < widest * least);
   }
 
-  /// Gives how far a tile's first key is from the queries of a lane's rows, where there is a line. row_of(t, half): the
-  /// lane's rows.
+  /// Where a lane's scores of a tile are, for biases.
+  template <int Tiles>
+  struct place {
+    row_floats<Tiles> distances;  ///< of the tile's first key from the queries, where there is a line
+    std::int32_t rows[Tiles][2];  ///< the queries of the lane's rows, where there is a function
+    int first;                    ///< the tile's first key
+  };
+  /// The place in the tile that begins at `first`. row_of(t, half): the lane's rows.
   template <int Tiles, class Block, class RowOf>
-  __device__ __forceinline__ static row_floats<Tiles> distances(Block const& at, int first, RowOf const& row_of) {
-    row_floats<Tiles> found{};
-    if constexpr (has_line) {
-      each_row<Tiles>([&](int t, int half) { found.of[t][half] = distance(at, row_of(t, half), first); });
+  __device__ __forceinline__ static place<Tiles> place_of(Block const& at, int first, RowOf const& row_of) {
+    place<Tiles> found{};
+    found.first = first;
+    if constexpr (has_line || has_function) {
+      each_row<Tiles>([&](int t, int half) {
+        found.distances.of[t][half] = distance(at, row_of(t, half), first);
+        found.rows[t][half] = static_cast<std::int32_t>(at.first_query) + row_of(t, half);
+      });
     }
     return found;
   }
   /// Lets sums of plain scores begin at terms, and others at score_sums::magic_bits. Tile: has the scales of the lane's
   /// rows, and gets their offsets. Sums: those of a row_tile.
   template <bool IsPlain, class Staged, class Tile, class Sums, int Tiles>
-  __device__ __forceinline__ void begin_sums(unsigned lane, Staged const& staged, row_floats<Tiles> const& distances,
-                                             Tile& tile, Sums& sums) const {
-    if constexpr (!IsPlain || are_none) {
+  __device__ __forceinline__ void begin_sums(unsigned lane, Staged const& staged, place<Tiles> const& where, Tile& tile,
+                                             Sums& sums) const {
+    if constexpr (!IsPlain || !begin_sums_at_terms) {
       each_sum<Tiles>(
           [&](int t, int half, int columns, int i) { sums.values[t][columns][2 * half + i] = score_sums::magic_bits; });
     } else {
@@ -138,7 +154,7 @@ struct warp_terms {
         float& unit = units.of[t][half];
         unit = fast_reciprocal(tile.scales.of[t][half]);
         from.of[t][half] = __fmaf_rn(-lowest, unit, base(half));
-        tile.offset.of[t][half] = has_line ? __fmaf_rn(slope, distances.of[t][half], lowest) : lowest;
+        tile.offset.of[t][half] = has_line ? __fmaf_rn(slope, where.distances.of[t][half], lowest) : lowest;
         if constexpr (!HasCorrections) {  // a line begins at multiples of its slope in units of a row
           unit *= slope;
           from.of[t][half] = __fmaf_rn(static_cast<float>(lane % 4U * 2U), unit, from.of[t][half]);
@@ -151,39 +167,68 @@ struct warp_terms {
       });
     }
   }
-  /// Makes scores in base 2, whose scale is 1, of sums of scores that are not plain.
-  template <bool IsPlain, class Staged, class Tile, class Sums, int Tiles>
-  __device__ __forceinline__ void end_sums(unsigned lane, Staged const& staged, row_floats<Tiles> const& distances,
-                                           Tile& tile, Sums& sums) const {
-    if constexpr (!IsPlain && !are_none) {
+  /// Makes scores in base 2, whose scale is 1, of sums that have not begun at terms. A function is called for existing
+  /// queries and keys only: the biases of others are those of the last one.
+  template <bool IsPlain, class Block, class Staged, class Tile, class Sums, int Tiles>
+  __device__ __forceinline__ void end_sums(unsigned lane, Block const& at, Bias const& bias, Staged const& staged,
+                                           place<Tiles> const& where, Tile& tile, Sums& sums) const {
+    if constexpr (has_function || (!IsPlain && !are_none)) {
       each_term<true>(lane, staged, [&](int columns, int i, float term) {
+        auto const key = where.first + 8 * columns + static_cast<int>(lane % 4U * 2U) + i;
         each_row<Tiles>([&](int t, int half) {
           auto& sum = sums.values[t][columns][2 * half + i];
           float const product = __int_as_float(sum) - piecewise_linear_softmax::integer_magic;
-          float const added = has_line ? __fmaf_rn(slope, distances.of[t][half], term) : term;
+          float added = has_line ? __fmaf_rn(slope, where.distances.of[t][half], term) : term;
+          if constexpr (has_function) {
+            std::int64_t const query = where.rows[t][half];
+            added = __fmaf_rn(bias(at.sequence, at.head, IsPlain ? query : min(query, at.mask.queries - 1),
+                                   IsPlain ? key : min(std::int64_t{key}, at.mask.keys - 1)),
+                              log2_e, added);
+          }
           sum = __float_as_int(__fmaf_rn(tile.scales.of[t][half], product, added));
         });
       });
-      each_row<Tiles>([&](int t, int half) { tile.scales.of[t][half] = 1.0F; });
+      each_row<Tiles>([&](int t, int half) {
+        tile.scales.of[t][half] = 1.0F;
+        tile.offset.of[t][half] = 0.0F;
+      });
     }
+  }
+  /// The larger of two plain sums as floats; NaN if one is, where a function may give it.
+  __device__ __forceinline__ static float larger(float a, float b) {
+    return has_function ? maximum_or_nan(a, b) : fmaxf(a, b);
   }
   /// The largest score of a row, of a plain sum as a float.
   template <class Tile>
   __device__ __forceinline__ static float score_of(Tile const& tile, float sum, int t, int half) {
+    if constexpr (has_function) {
+      return sum < infinity ? sum : bit_cast<float>(0x7fffffffU);  // infinity makes a row NaN
+    }
     float const product = tile.scales.of[t][half] * (sum - base(half));
     return are_none ? product : product + tile.offset.of[t][half];
   }
+  /// NaN if the largest plain score of a row is, else 0.
+  __device__ __forceinline__ static float nan_of(float most) { return has_function && is_nan(most) ? most : 0.0F; }
   /// Where codes of the weights of a row's plain scores begin.
   template <bool IsPlain, class Tile>
   __device__ __forceinline__ static float zero_of(Tile const& tile, float reference, int t, int half) {
     using softmax = piecewise_linear_softmax;
     float const slope = softmax::codes_in_power_of_two * tile.scales.of[t][half];
-    if constexpr (are_none || !IsPlain) {
+    if constexpr (!begin_sums_at_terms || !IsPlain) {
       return softmax::zero_of(slope, reference);
     } else {
       float const above = softmax::codes_in_power_of_two * (reference - tile.offset.of[t][half]);
       return __fmaf_rn(slope, -base(half), softmax::top_code - above);
     }
+  }
+  /// The place of the weight of a plain sum among 128 codes, not below 0 nor above 1.
+  template <class Tile>
+  __device__ __forceinline__ static float place_of_weight(Tile const& tile, float sum, int t, int half) {
+    if constexpr (has_function) {  // scores and references may be so large that they are to be subtracted first
+      constexpr float top = piecewise_linear_softmax::top_code * 0x1p-7F;
+      return __saturatef(__fmaf_rn(sum - tile.reference.of[t][half], 0x1p-4F, top));
+    }
+    return __saturatef(__fmaf_rn(tile.scales.of[t][half] * 0x1p-4F, sum, tile.zero.of[t][half]));
   }
   /// What sums of scores that are not plain are more than the scores, before they are scaled.
   static constexpr float more_than_others = are_none ? piecewise_linear_softmax::integer_magic : 0.0F;
@@ -199,7 +244,9 @@ struct warp_terms {
   /// The float that stands for a row's offset among those at whose bits sums begin. The second row's is 1 larger, so
   /// that the compiler makes sums of both rows by multiply-adds and does not copy the first row's.
   __device__ __forceinline__ static constexpr float base(int half) {
-    return are_none ? piecewise_linear_softmax::integer_magic : 10485760.0F + static_cast<float>(half);
+    return are_none       ? piecewise_linear_softmax::integer_magic
+           : has_function ? 0.0F
+                          : 10485760.0F + static_cast<float>(half);
   }
   /// Calls function(t, half) for a lane's rows.
   template <int Tiles, class Function>
