@@ -34,9 +34,15 @@ using namespace tessera;
 
 template <class Attention, int Channels, int Sets>
 using halves = detail::half_products<typename Attention::method, Channels, Sets>;
+/// Whether a method has scores of mean queries beside codes in bytes.
+template <class Attention>
+inline constexpr bool has_corrections_of_bytes =
+    is_smoothed_by<block_mean, typename Attention::method::score_quantizer>&&
+        codes_in<typename Attention::method::score_code> == 1;
 template <class Attention, int Channels, int Architecture>
-using bytes_of = detail::byte_products<typename Attention::method, Channels,
-                                       policy_of<byte_products_tuning<Channels>>(Architecture)>;
+using bytes_of =
+    detail::byte_products<typename Attention::method, Channels,
+                          policy_of<byte_products_tuning<Channels, has_corrections_of_bytes<Attention>>>(Architecture)>;
 
 /// Runs the program with such products, with the keys in `splits` parts, over codes that the host made.
 template <class Attention, class Products, class T, class Bias = no_bias>

@@ -21,12 +21,13 @@ namespace {
 
 /// Whether thread blocks, of which each takes 1 KiB more than it asks for, fit the 100 KiB of a multiprocessor of sm_89
 /// or sm_120, as many as the program asks for.
-template <int Channels, int Architecture>
+template <int Channels, int Architecture, class Attention = sage_attention2>
 constexpr bool is_small() {
-  using program = forward_by_warps<bytes_of<sage_attention2, Channels, Architecture>, bfloat16>;
+  using program = forward_by_warps<bytes_of<Attention, Channels, Architecture>, bfloat16>;
   return program::blocks_per_multiprocessor * (detail::launch_shape<program>::shared_bytes + 1024) <= 100 * 1024;
 }
 static_assert(is_small<64, 890>() && is_small<128, 890>() && is_small<64, 1200>() && is_small<128, 1200>());
+static_assert(is_small<64, 890, sage_attention2_int4>() && is_small<128, 890, sage_attention2_int4>());
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 

@@ -23,9 +23,9 @@
 /// Sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of keys and
 /// values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many channels
 /// as keys: on sm_90 by TMA, and, with codes in a byte, on GPUs without wgmma by cp.async. There sequences of 64
-/// queries and more, of up to 128 channels, without a bias or lists, run in forward_by_warps, if it has the types; on
-/// sm_89 and sm_120 with products of weights and values in e4m3, else in fp16. Everything else runs in the portable
-/// programs with mma.sync.
+/// queries and more, of up to 128 channels, without lists, run in forward_by_warps, if it has the types, also over
+/// pairs of codes; on sm_89 and sm_120 with products of weights and values in e4m3, else in fp16. Everything else runs
+/// in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>

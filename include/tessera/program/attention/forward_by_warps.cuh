@@ -19,6 +19,9 @@
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
 ///
+/// Scores of mean queries and biases are added to scores as detail/warp_terms.cuh says: those that are known for all
+/// rows are what sums of products begin at.
+///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
 ///
@@ -64,7 +67,8 @@ inline namespace v0 {
 
 /// Products: how weights are multiplied by values, half_products or byte_products, for an attention_method with
 /// piecewise_linear_softmax and integer codes of queries and keys, of which a lane has one scale of keys. T: the type
-/// of results. Codes lie as quantize_heads leaves them, in rows of whole 16 bytes.
+/// of results. Bias: no_bias or `bias(sequence, head, query, key)`. Codes lie as quantize_heads leaves them, in rows of
+/// whole 16 bytes.
 template <class Products, class T, class Bias = no_bias>
 struct forward_by_warps {
   using method = typename Products::method;  ///< how codes are made

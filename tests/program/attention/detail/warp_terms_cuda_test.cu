@@ -28,6 +28,14 @@ using eight_smoothed = with_smoothed_queries<symmetric_quantizer<8, per_thread>>
 using four_in_bytes = with_smoothed_queries<in_high_bits<symmetric_quantizer<4, per_thread>>>;
 using in_pairs = sage_attention2_int4;
 
+/// Whether the thread blocks that run at a time fit the 100 KiB of a multiprocessor of sm_120, with 1 KiB for each.
+template <int Channels>
+constexpr bool fits_blackwell() {
+  using program = forward_by_warps<bytes_of<eight_smoothed, Channels, 1200>, bfloat16>;
+  return program::blocks_per_multiprocessor * (detail::launch_shape<program>::shared_bytes + 1024) <= 100 * 1024;
+}
+static_assert(fits_blackwell<64>() && fits_blackwell<128>());
+
 constexpr most_distance of_bytes{6e-3, 1e-3};  ///< where scores are coded in 8 bits
 constexpr most_distance of_pairs{2e-2, 5e-3};  ///< in 4 bits, whose unit is 256 times as large
 

@@ -194,8 +194,11 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
     int const architecture = exec.state->architecture() < 1200 ? 890 : 1200;
     return with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
       return with_constant<890, 1200>(architecture, [&](auto of) {
-        constexpr byte_products_policy policy = policy_of<byte_products_tuning<channels.value>>(of.value);
-        return function(std::type_identity<byte_products<typename Call::method, channels.value, policy>>{});
+        using method = typename Call::method;
+        constexpr bool has_corrections =
+            is_smoothed_by<block_mean, typename method::score_quantizer> && codes_in<typename method::score_code> == 1;
+        constexpr auto policy = policy_of<byte_products_tuning<channels.value, has_corrections>>(of.value);
+        return function(std::type_identity<byte_products<method, channels.value, policy>>{});
       });
     });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention on sm_90 and later over codes two to a byte: a model of a call widens its codes and gives them to a model of the
-/// method in bytes (algorithm/attention/widened_codes.hpp).
+/// Attention on sm_90 and later over codes two to a byte: a model of a call widens its codes and gives them to a model
+/// of the method in bytes (algorithm/attention/widened_codes.hpp).
 #pragma once
 
 #include <utility>

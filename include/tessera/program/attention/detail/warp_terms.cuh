@@ -2,10 +2,11 @@
 /// `warp_terms`: what forward_by_warps adds to scores: the scores of mean queries where queries are smoothed, and a
 /// bias.
 ///
-///     terms.begin(lane, at, queries, first, scratch, stage);                          // copies those of the next tile
+///     terms.begin(lane, at, queries, first, scratch, stage);               // copies those of the next tile
 ///     bool const are_plain = terms.are_plain(most_scale * key_scale, least_scale * key_scale);
 ///     ...
-///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), place, tile, sums);       // products are added to them
+///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), place, tile, sums);
+///     multiply_staged<scores>(group, queries, keys, sums);
 ///     terms.end_sums<are_plain>(lane, at, bias, scratch.of(stage, set), place, tile, sums);
 ///
 /// Sums of products of codes begin at terms: at the bits of floats, each of which is base() and the term less the
@@ -45,8 +46,8 @@ struct alignas(16) staged_corrections {
   correction_range range;           ///< their range
 };
 
-/// Code: that of queries and keys. HasCorrections: whether queries are smoothed. Bias: no_bias or the caller's own. Sets:
-/// sets of rows of a thread block, of which each has one mean query.
+/// Code: that of queries and keys. HasCorrections: whether queries are smoothed. Bias: no_bias or the caller's own.
+/// Sets: sets of rows of a thread block, of which each has one mean query.
 template <class Code, bool HasCorrections, class Bias, int Sets>
 struct warp_terms {
   static constexpr bool has_line = LinearBias<Bias>;  ///< whether a row's biases lie on a line
