@@ -371,10 +371,9 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
   using over_widened = model_list<over_widened_codes<Models>...>;
   /// Models for GPUs without wgmma, over widened codes only where sources are compiled for GPUs that need these.
   template <class... Models>
-  using for_others =
-      decltype(join(std::conditional_t<may_widen<basic_cuda<Architectures>, Method>, over_widened<Models...>,
-                                       model_list<>>{},
-                    model_list<Models..., detail::attention_tiles_model>{}));
+  using for_others = decltype(join(
+      std::conditional_t<may_widen<basic_cuda<Architectures>, Method>, over_widened<Models...>, model_list<>>{},
+      model_list<Models..., detail::attention_tiles_model>{}));
 
   using for_warpgroups =
       std::conditional_t<has_pairs<Method>, over_widened<quantized_decode_model, quantized_forward_model>,
@@ -383,11 +382,10 @@ struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
  public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
   using type = decltype(join(
-      for_warpgroups{},
-      std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
-                         for_others<detail::quantized_decode_by_warps_model, detail::forward_in_e4m3_model,
-                                    detail::forward_by_warps_model>,
-                         model_list<>>{}));
+      for_warpgroups{}, std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
+                                           for_others<detail::quantized_decode_by_warps_model,
+                                                      detail::forward_in_e4m3_model, detail::forward_by_warps_model>,
+                                           model_list<>>{}));
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.
