@@ -11,8 +11,10 @@
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
 ///     part of an operand. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
-///   * There is one sync a tile. Keys and values have two stages. Where values are widened, a thread widens the codes
-///     that it has copied itself, one tile ahead.
+///   * Warps wait for each other by mbarriers alone, for stages that are filled or have been read, and drift apart: while
+///     one multiplies, another makes weights. Keys and values have two stages. Where values are widened, a thread widens
+///     the codes that it has copied itself, one tile ahead and in the middle of a tile's products with values, where it
+///     waits neither for warps that are half a tile behind nor has those wait for it.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
@@ -51,6 +53,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -98,6 +101,8 @@ struct forward_by_warps {
   using totals_type = typename Products::totals_type;
   using row_floats = detail::row_floats<tiles>;
   using key_range = detail::plain_key_range;
+  using copies = copies_in_flight<block>;
+  using place_type = ring_place<2>;  ///< which stage a tile has
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
@@ -127,6 +132,8 @@ struct forward_by_warps {
       };
     };
     std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
+    ring_barriers<2> of_keys;                                                                  ///< of stages of keys
+    ring_barriers<2> of_values;                                                                ///< of stages of values
 
     /// The sum of a channel.
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
@@ -154,6 +161,8 @@ struct forward_by_warps {
     at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
                left, right};
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
+    scratch.of_keys.begin(group);
+    scratch.of_values.begin(group);
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
@@ -163,15 +172,16 @@ struct forward_by_warps {
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
     begin_copies(group, lane, at, range, from, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
-    for (int first = range.first; first < range.end; first += tile_keys) {
+    place_type place;
+    for (int first = range.first; first < range.end; first += tile_keys, place = place.template later<1>()) {
       if (first >= range.first_plain && first < range.end_plain &&
           all_of_warp(state.most_scale * key_scale < softmax_type::most_scale)) {
-        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<true>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
       }
     }
-    copies_in_flight<block>::template await<0>();
+    copies::template await<0>();
     finish_rows(group, at, which % partials.splits(), state, totals, scratch);
   }
 
@@ -223,34 +233,55 @@ struct forward_by_warps {
     });
   }
 
-  /// The stage of the tile that begins at `first`.
-  __device__ __forceinline__ static int stage_of(int first) {
-    return first / tile_keys % 2;
-  }
-
   /// Starts to copy queries, the first keys and values. Where values are widened, widens these and copies the next.
   __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
                                                key_range const& range, sources const& from,
                                                scratch_type& scratch) const {
-    using copies = copies_in_flight<block>;
-    if (range.first < range.end) {
-      dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
-      each_constant<sets>(
-          [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
-      from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
-      from.begin_values(lane, range.first, scratch.operands, stage_of(range.first));
+    if (range.first >= range.end) {
+      return;
+    }
+    place_type const place;
+    dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
+    each_constant<sets>(
+        [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
+    begin_keys(lane, from, range.first, place, scratch);  // who awaits them awaits queries
+    if constexpr (sources::widens) {
+      from.begin_values(lane, range.first, scratch.operands, place.stage);
+      copies::commit();
+      copies::commit();  // begin_values() awaits all batches but the last
+    }
+    begin_values(lane, from, range, range.first, place, scratch);
+  }
+  /// Starts to copy the keys of the tile that begins at `first`, once all warps have read what its stage has.
+  __device__ __forceinline__ static void begin_keys(unsigned lane, sources const& from, int first,
+                                                    place_type const& place, scratch_type& scratch) {
+    scratch.of_keys.read[place.stage].wait(place.parity ^ 1U);
+    from.begin_keys(lane, first, scratch.operands.k[place.stage]);
+    scratch.of_keys.filled[place.stage].arrive_after_copies();
+  }
+  /// Starts to copy the values of the tile that begins at `first`, if there is one, once all warps have read what its
+  /// stage has. Where values are widened, they have been copied in the last batch but one: widens these, and starts to
+  /// copy the next.
+  __device__ __forceinline__ static void begin_values(unsigned lane, sources const& from, key_range const& range,
+                                                      int first, place_type const& place, scratch_type& scratch) {
+    if (first < range.end) {
+      auto& filled = scratch.of_values.filled[place.stage];
+      if constexpr (sources::widens) {
+        copies::template await<1>();
+      }
+      scratch.of_values.read[place.stage].wait(place.parity ^ 1U);
+      if constexpr (sources::widens) {
+        sources::widen_values(lane, scratch.operands, place.stage);
+        filled.arrive();
+        if (first + tile_keys < range.end) {
+          from.begin_values(lane, first + tile_keys, scratch.operands, place.stage);
+        }
+      } else {
+        from.begin_values(lane, first, scratch.operands, place.stage);
+        filled.arrive_after_copies();
+      }
     }
     copies::commit();
-    if constexpr (sources::widens) {
-      copies::template await<0>();
-      if (range.first < range.end) {
-        sources::widen_values(lane, scratch.operands, stage_of(range.first));
-      }
-      if (range.first + tile_keys < range.end) {
-        from.begin_values(lane, range.first + tile_keys, scratch.operands, 0);
-      }
-      copies::commit();
-    }
   }
 
   /// A score of a row before it is scaled, integer_magic more than it is.
@@ -274,23 +305,20 @@ struct forward_by_warps {
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
   __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
-                                            key_range const& range, sources const& from, int first, float key_scale,
-                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
-    using copies = copies_in_flight<block>;
-    int const stage = stage_of(first);
+                                            key_range const& range, sources const& from, int first,
+                                            place_type const& place, float key_scale, lane_rows& state,
+                                            totals_type& totals, scratch_type& scratch) const {
     int const next = first + tile_keys;
+    place_type const later = place.template later<1>();
     float next_scale = 0.0F;
-    copies::template await<0>();
-    group.sync();  // keys and values are there, and all have read those of the tile before
     auto const begin_next_keys = [&] {
       if (next < range.end) {
-        from.begin_keys(lane, next, scratch.operands.k[1 - stage]);
-        if constexpr (!sources::widens) {
-          from.begin_values(lane, next, scratch.operands, 1 - stage);
-        }
+        begin_keys(lane, from, next, later, scratch);
         next_scale = from.scale(next);
       }
+      copies::commit();
     };
+    scratch.of_keys.filled[place.stage].wait(place.parity);
     operands_type operands;
     parked_type parked;  // the weights of the first of two sets
     each_constant<sets>([&](auto set) {
@@ -300,8 +328,12 @@ struct forward_by_warps {
       });
       score_bits sums;
       scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[place.stage], sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
+      if constexpr (set.value + 1 == sets) {
+        sync_warp();  // the largest score is made of all keys that were loaded
+        scratch.of_keys.read[place.stage].arrive_after(bit_cast<std::uint32_t>(tile.most.of[0][0]), lane % 32U == 0U);
+      }
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
       }
@@ -311,19 +343,17 @@ struct forward_by_warps {
         parked = parked_type::of(operands);
       }
     });
-    if constexpr (sources::widens) {
-      if (next < range.end) {
-        sources::widen_values(lane, scratch.operands, 1 - stage);
-      }
-      if (next + tile_keys < range.end) {
-        from.begin_values(lane, next + tile_keys, scratch.operands, stage);
-      }
-    }
     if constexpr (Products::begins_keys_late) {
       begin_next_keys();
     }
-    copies::commit();
-    Products::add(group, operands, parked, scratch.operands.values[stage], totals);
+    scratch.of_values.filled[place.stage].wait(place.parity);
+    Products::add(
+        group, operands, parked, scratch.operands.values[place.stage], totals,
+        [&] { begin_values(lane, from, range, next, later, scratch); },
+        [&](std::uint32_t last_read) {
+          sync_warp();
+          scratch.of_values.read[place.stage].arrive_after(last_read, lane % 32U == 0U);
+        });
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
