@@ -46,20 +46,24 @@ struct alignas(16) staged_corrections {
   correction_range range;           ///< their range
 };
 
-/// Code: that of queries and keys. HasCorrections: whether queries are smoothed. Bias: no_bias or the caller's own.
-/// Sets: sets of rows of a thread block, of which each has one mean query.
-template <class Code, bool HasCorrections, class Bias, int Sets>
+/// Method: an attention_method. Bias: no_bias or the caller's own. Sets: sets of rows of a thread block, of which each
+/// has one mean query.
+template <class Method, class Bias, int Sets>
 struct warp_terms {
+  /// The element that codes of queries and keys lie in.
+  using code = typename Method::score_code;
+  /// Whether queries are smoothed.
+  static constexpr bool has_corrections = is_smoothed_by<block_mean, typename Method::score_quantizer>;
   static constexpr bool has_line = LinearBias<Bias>;  ///< whether a row's biases lie on a line
   /// Whether biases are those of a function, which is called for each score.
   static constexpr bool has_function = !has_line && !std::is_same_v<Bias, no_bias>;
-  static constexpr bool are_none = !HasCorrections && !has_line && !has_function;  ///< whether nothing is added
-  static constexpr bool begin_sums_at_terms = !are_none && !has_function;          ///< whether those of plain scores do
-  static constexpr int tile_keys = static_cast<int>(attention_padding);            ///< keys of a tile
+  static constexpr bool are_none = !has_corrections && !has_line && !has_function;  ///< whether nothing is added
+  static constexpr bool begin_sums_at_terms = !are_none && !has_function;  ///< whether those of plain scores do
+  static constexpr int tile_keys = static_cast<int>(attention_padding);    ///< keys of a tile
   /// From this scale on, terms are added in fp32. A unit of pairs of 4 bits is worth so much that their scales are 256
   /// times those of the same codes in bytes; below 1/16 the place of a weight among codes is rounded to 1/4 of one.
   static constexpr float most_scale = are_none              ? piecewise_linear_softmax::most_scale
-                                      : codes_in<Code> == 2 ? 1.0F / 16.0F
+                                      : codes_in<code> == 2 ? 1.0F / 16.0F
                                                             : 1.0F / 256.0F;
 
   struct with_corrections {
@@ -72,7 +76,7 @@ struct warp_terms {
     __device__ __forceinline__ static without_corrections of(int, int) { return {}; }
   };
   /// What a thread block keeps of two tiles.
-  using scratch_type = std::conditional_t<HasCorrections, with_corrections, without_corrections>;
+  using scratch_type = std::conditional_t<has_corrections, with_corrections, without_corrections>;
 
   std::int32_t mean;   ///< the number of the first set's mean query, counted over all heads
   std::int32_t means;  ///< sets that have a mean query; others have no queries
@@ -81,10 +85,10 @@ struct warp_terms {
 
   /// The terms of a block of queries. Block: a query_block.
   template <class Block>
-  __device__ __forceinline__ static warp_terms of(Block const& at, quantized_queries<Code> const& queries,
+  __device__ __forceinline__ static warp_terms of(Block const& at, quantized_queries<code> const& queries,
                                                   Bias const& bias) {
     warp_terms terms{};
-    if constexpr (HasCorrections) {
+    if constexpr (has_corrections) {
       auto const of_head = static_cast<std::int32_t>(queries.corrections.extent(2));
       auto const block = static_cast<std::int32_t>(at.first_query / block_mean::tokens);
       terms.mean = static_cast<std::int32_t>(at.sequence * queries.corrections.extent(1) + at.head) * of_head + block;
@@ -98,7 +102,7 @@ struct warp_terms {
 
   /// Starts to copy the corrections of the tile that begins at `first` to a stage, and finds how far its terms reach.
   template <class Block>
-  __device__ __forceinline__ void begin(unsigned lane, Block const& at, quantized_queries<Code> const& queries,
+  __device__ __forceinline__ void begin(unsigned lane, Block const& at, quantized_queries<code> const& queries,
                                         int first, scratch_type& scratch, int stage) {
     reach = 0.0F;
     if constexpr (has_line) {
@@ -106,7 +110,7 @@ struct warp_terms {
       float const far = fabsf(slope) * (fabsf(distance(at, 0, first)) + most_rows);
       reach = far < correction_range::most ? fmaxf(of_tile * fabsf(slope), of_offset * far) : infinity;
     }
-    if constexpr (HasCorrections) {
+    if constexpr (has_corrections) {
       begin_corrections(lane, queries, first, scratch, stage);
     }
   }
@@ -156,12 +160,12 @@ struct warp_terms {
         unit = fast_reciprocal(tile.scales.of[t][half]);
         from.of[t][half] = __fmaf_rn(-lowest, unit, base(half));
         tile.offset.of[t][half] = has_line ? __fmaf_rn(slope, where.distances.of[t][half], lowest) : lowest;
-        if constexpr (!HasCorrections) {  // a line begins at multiples of its slope in units of a row
+        if constexpr (!has_corrections) {  // a line begins at multiples of its slope in units of a row
           unit *= slope;
           from.of[t][half] = __fmaf_rn(static_cast<float>(lane % 4U * 2U), unit, from.of[t][half]);
         }
       });
-      each_term<HasCorrections>(lane, staged, [&](int columns, int i, float term) {
+      each_term<has_corrections>(lane, staged, [&](int columns, int i, float term) {
         each_row<Tiles>([&](int t, int half) {
           sums.values[t][columns][2 * half + i] = __float_as_int(__fmaf_rn(term, units.of[t][half], from.of[t][half]));
         });
@@ -277,12 +281,12 @@ struct warp_terms {
   template <class Staged>
   [[nodiscard]] __device__ __forceinline__ float lowest_of(Staged const& staged) const {
     float lowest = has_line ? fminf(of_tile * slope, 0.0F) : 0.0F;
-    if constexpr (HasCorrections) {
+    if constexpr (has_corrections) {
       lowest += staged.range.least;
     }
     return lowest;
   }
-  __device__ __forceinline__ void begin_corrections(unsigned lane, quantized_queries<Code> const& queries, int first,
+  __device__ __forceinline__ void begin_corrections(unsigned lane, quantized_queries<code> const& queries, int first,
                                                     scratch_type& scratch, int stage) {
     constexpr unsigned chunks = tile_keys / 4;
     auto const& corrections = queries.corrections;
@@ -315,7 +319,7 @@ struct warp_terms {
 #pragma unroll
     for (int sixteen = 0; sixteen < tile_keys / 16; ++sixteen) {
       float terms[4] = {};
-      if constexpr (HasCorrections) {
+      if constexpr (has_corrections) {
         auto const four = *reinterpret_cast<float4 const*>(&staged.values[16 * sixteen + lane % 4U * 4U]);
         terms[0] = four.x;
         terms[1] = four.y;
@@ -327,7 +331,7 @@ struct warp_terms {
         auto const key = static_cast<float>(16 * sixteen + i / 2 * 8 + i % 2);
         if constexpr (has_line) {
           float const on_line = HasSlope ? __fmaf_rn(slope, key, of_lane) : key;
-          terms[i] = HasCorrections ? terms[i] + on_line : on_line;
+          terms[i] = has_corrections ? terms[i] + on_line : on_line;
         }
         function(2 * sixteen + i / 2, i % 2, terms[i]);
       }
