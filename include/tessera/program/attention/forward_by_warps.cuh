@@ -161,7 +161,7 @@ struct forward_by_warps {
   std::int64_t right;  ///< attention_mask::right
   attention_writer<method, T> writer;
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
-  [[no_unique_address]] Bias bias = {};     ///< added to scores, natural
+  Bias bias = {};                           ///< added to scores, natural
 
   /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -259,8 +259,8 @@ struct forward_by_warps {
     begin_values(lane, from, range, range.first, place, scratch);
   }
   /// Starts to copy the keys of the tile that begins at `first`, once all warps have read what its stage has.
-  __device__ __forceinline__ static void begin_keys(unsigned lane, sources const& from, int first,
-                                                    place_type const& place, scratch_type& scratch) {
+  __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
+                                             place_type const& place, terms_type& terms, scratch_type& scratch) const {
     scratch.of_keys.read[place.stage].wait(place.parity ^ 1U);
     from.begin_keys(lane, first, scratch.operands.k[place.stage]);
     terms.begin(lane, at, queries, first, scratch.operands, place.stage);
