@@ -11,10 +11,10 @@
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
 ///     part of an operand. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
-///   * Warps wait for each other by mbarriers alone, for stages that are filled or have been read, and drift apart: while
-///     one multiplies, another makes weights. Keys and values have two stages. Where values are widened, a thread widens
-///     the codes that it has copied itself, one tile ahead and in the middle of a tile's products with values, where it
-///     waits neither for warps that are half a tile behind nor has those wait for it.
+///   * Warps wait for each other by mbarriers alone, for stages that are filled or have been read, and drift apart:
+///     while one multiplies, another makes weights. Keys and values have two stages. Where values are widened, a thread
+///     widens the codes that it has copied itself, one tile ahead and in the middle of a tile's products with values,
+///     where it waits neither for warps that are half a tile behind nor has those wait for it.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///

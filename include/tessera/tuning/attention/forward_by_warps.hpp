@@ -55,6 +55,10 @@ struct forward_by_warps_policy {
 ///     INT4 codes in bytes, same   339 (298)        202 (191)          314 (281)        166 (159)
 ///     a linear bias               358 (328)        91 (89)            334 (300)        57 (56)
 ///     both                        302 (297)        89 (87)            300 (270)        56 (55)
+///     a bias by a function        252 (243)        84 (83)            180 (158)        54 (53)
+///     a dense bias in bf16        174 (169)        45 (44)            127 (119)        27 (26)
+///
+/// These were taken while warps had a sync a tile, and with biases of functions one set.
 ///
 /// A plain tile of one set of 128 channels has 998 instructions without terms, 1095 with smoothed queries, 1035 with
 /// these and INT4 codes in pairs, 32 instead of 64 of them integer products (sm_80; ptxas emulates the product of pairs
