@@ -366,6 +366,20 @@ TEST_CASE("the tables of programs say what explain() says, without a device", "[
   check_page("docs/architectures.md", table_without_wgmma());
 }
 
+TEST_CASE("codes two to a byte have memory for bytes where no tensor cores multiply pairs", "[cuda]") {
+  attention_shape const shape{1, 32, 8, 16384, 16384, 128};
+  auto const bytes_for = [&](int architecture) {
+    described_device const device = every_cuda::described({architecture, 132, 227 * 1024});
+    return sage_attention2_int4::widened(device, shape, room(sage_attention2_int4::plan_forward(device, shape))).size();
+  };
+  for (int const architecture : {800, 860, 890}) {
+    CHECK(bytes_for(architecture) == 0);
+  }
+  for (int const architecture : {900, 1000, 1200}) {
+    CHECK(bytes_for(architecture) == widened_codes<sage_attention2_int4::method>{shape}.bytes());
+  }
+}
+
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
   described_device const hopper = every_cuda::described({});
   auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);

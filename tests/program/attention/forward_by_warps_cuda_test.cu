@@ -5,143 +5,29 @@
 // on later GPUs.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <vector>
 
-#include <tessera/exec/buffer.hpp>
-#include <tessera/exec/cpu.hpp>
-#include <tessera/exec/cuda.cuh>
-#include <tessera/exec/policy_of.hpp>
-#include <tessera/program/attention/detail/byte_products.cuh>
-#include <tessera/program/attention/detail/half_products.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
-#include <tessera/program/attention/split_keys.cuh>
-#include <tessera/sage_attention2.hpp>
-#include <tessera/tuning/attention/byte_products.hpp>
 
-#include "support/attention_reference.hpp"
-#include "support/attention_runs.hpp"
-#include "support/catch.hpp"
-#include "support/cuda.hpp"
-#include "support/device_copies.cuh"
+#include "program/attention/by_warps.cuh"
 #include "support/guarded_memory.cuh"
-#include "support/quantized_reference.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
 
-template <class Attention, int Channels, int Sets>
-using halves = detail::half_products<typename Attention::method, Channels, Sets>;
-template <class Attention, int Channels, int Architecture>
-using bytes_of = detail::byte_products<typename Attention::method, Channels,
-                                       policy_of<byte_products_tuning<Channels>>(Architecture)>;
-
 /// Whether thread blocks, of which each takes 1 KiB more than it asks for, fit the 100 KiB of a multiprocessor of sm_89
 /// or sm_120, as many as the program asks for.
-template <int Channels, int Architecture>
+template <int Channels, int Architecture, class Attention = sage_attention2>
 constexpr bool is_small() {
-  using program = forward_by_warps<bytes_of<sage_attention2, Channels, Architecture>, bfloat16>;
+  using program = forward_by_warps<bytes_of<Attention, Channels, Architecture>, bfloat16>;
   return program::blocks_per_multiprocessor * (detail::launch_shape<program>::shared_bytes + 1024) <= 100 * 1024;
 }
 static_assert(is_small<64, 890>() && is_small<128, 890>() && is_small<64, 1200>() && is_small<128, 1200>());
-
-/// Runs the program with such products, with the keys in `splits` parts, over codes that the host made.
-template <class Attention, class Products, class T>
-attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, std::int64_t splits = 1) {
-  using method = typename Attention::method;
-  using state = typename method::softmax::state_type;
-  attention_shape const& s = p.shape;
-  auto const made = make_operands<Attention>(cpu{}, p);
-  typename Attention::regions const layout("test", s);
-  std::vector<std::byte> const bytes(made.memory.data(), made.memory.data() + layout.plan.bytes());
-  auto memory = to_device(exec, bytes);
-  auto const heads = layout.operands(workspace(layout.plan, memory));
-  auto const query_lengths = to_device(exec, p.query_lengths);
-  auto const key_lengths = to_device(exec, p.key_lengths);
-  std::int64_t const rows = s.batch * s.query_heads * s.queries;
-  auto results = to_device(exec, std::vector<T>(as_size(rows * s.channels_of_values()), store<T>(-777.0F)));
-  auto log_sum_exps = to_device(exec, std::vector<float>(as_size(rows), -777.0F));
-  attention_writer<method, T> const writer{
-      s,
-      heads.queries.mean_scores,
-      heads.values.scales,
-      heads.values.mean,
-      query_lengths,
-      {},
-      {},
-      {results.data(), {s.batch, s.query_heads, s.queries, s.channels_of_values()}},
-      {log_sum_exps.data(), {s.batch, s.query_heads, s.queries}}};
-  buffer<attention_row<state>> split_rows(exec, splits * rows);
-  buffer<float> split_totals(exec, splits * rows * s.channels_of_values());
-  attention_partials<state> partials;
-  if (splits > 1) {
-    partials = {{split_totals.data(), {splits, s.batch, s.query_heads, s.queries, s.channels_of_values()}},
-                {split_rows.data(), {splits, s.batch, s.query_heads, s.queries}}};
-  }
-  forward_by_warps<Products, T> const program{s,
-                                              heads.queries,
-                                              heads.keys,
-                                              heads.values,
-                                              query_lengths,
-                                              key_lengths,
-                                              p.options.window_left,
-                                              p.options.keys_behind(),
-                                              writer,
-                                              partials};
-  exec.run(program, program.groups());
-  if (splits > 1) {
-    merge_attention<method, T> const merge{partials, writer};
-    exec.run(merge, merge.groups());
-  }
-  auto const found = to_host(exec, results);
-  auto const sums = to_host(exec, log_sum_exps);
-  exec.wait();
-  return {as_doubles(found), std::vector<double>(sums.begin(), sums.end())};
-}
-
-/// Whether numbers are near each other, and NaN or infinite in the same places.
-bool agree(std::vector<double> const& found, std::vector<double> const& expected, double most) {
-  return std::equal(found.begin(), found.end(), expected.begin(), expected.end(), [=](double a, double b) {
-    return std::isfinite(b) ? std::fabs(a - b) <= most * (1.0 + std::fabs(b)) : std::isnan(a) == std::isnan(b);
-  });
-}
-
-/// Calls check(found, name) for each program of so many channels that the device has: with fp16 those of a warp of 16
-/// rows and, with 128 channels, of 32; with e4m3 that of the architecture, if it has one.
-template <class Attention, int Channels, class T, class Check>
-void run_all(attention_problem<T> const& p, std::int64_t splits, Check const& check, cuda const& exec = {}) {
-  check(run_by_warps<Attention, halves<Attention, Channels, 1>>(exec, p, splits), "one set");
-  if constexpr (Channels == 128) {
-    check(run_by_warps<Attention, halves<Attention, Channels, 2>>(exec, p, splits), "two sets");
-  }
-  using of_ada = bytes_of<Attention, Channels, 890>;
-  using of_blackwell = bytes_of<Attention, Channels, 1200>;
-  if (!exec.template lacks<forward_by_warps<of_ada, T>>()) {
-    check(run_by_warps<Attention, of_ada>(exec, p, splits), "e4m3, sm_89");
-  }
-  if (!exec.template lacks<forward_by_warps<of_blackwell, T>>()) {
-    check(run_by_warps<Attention, of_blackwell>(exec, p, splits), "e4m3, sm_120");
-  }
-}
-
-/// Compares with the host.
-template <class Attention, int Channels, class T>
-void check_by_warps(attention_problem<T> const& p, std::int64_t splits = 1, cuda const& exec = {}) {
-  attention_shape const& s = p.shape;
-  auto const expected = run_attention_problem<Attention, T>(cpu{}, p);
-  auto const check = [&](attention_results const& found, char const* program) {
-    CAPTURE(s.queries, s.keys, s.channels, s.value_channels, p.options.is_causal, p.options.window_left, splits,
-            program);
-    CHECK(error_of(found.result, expected.result).relative_l1 < 4e-3);
-    CHECK(agree(found.log_sum_exp, expected.log_sum_exp, 1e-4));
-  };
-  run_all<Attention, Channels>(p, splits, check, exec);
-}
+static_assert(is_small<64, 890, sage_attention2_int4>() && is_small<128, 890, sage_attention2_int4>());
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
@@ -187,7 +73,7 @@ TEST_CASE("attention by warps sees windows, and keys of each sequence, in severa
   check_by_warps<sage_attention2, 64>(p);
   auto wide = make_attention_problem<bfloat16>({1, 2, 1, 140, 1100, 128});
   for (std::int64_t const splits : {2, 3, 5, 12}) {
-    check_by_warps<sage_attention2, 128>(wide, splits);
+    check_by_warps<sage_attention2, 128>(wide, {splits});
   }
 }
 
@@ -209,7 +95,7 @@ TEST_CASE("attention by warps takes large scores, and NaN and infinity reach the
         (is_query ? p.queries : p.keys)[as_size(200 * 128 + 3)] = store<bfloat16>(value);
         auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
         CHECK(std::any_of(expected.result.begin(), expected.result.end(), [](double x) { return std::isnan(x); }));
-        run_all<sage_attention2, 128>(p, 1, [&](attention_results const& found, char const* program) {
+        run_all<sage_attention2, 128>(p, [&](attention_results const& found, char const* program) {
           CAPTURE(program);
           CHECK(agree(found.result, expected.result, 0.05));
           CHECK(agree(found.log_sum_exp, expected.log_sum_exp, 1e-4));
@@ -224,7 +110,7 @@ TEST_CASE("attention by warps reads and writes nothing beside its memory", "[cud
   for (auto const edge : {guarded_edge::before, guarded_edge::behind}) {
     cuda exec;
     exec.memory = std::make_shared<guarded_resource>(edge);
-    check_by_warps<sage_attention2, 64>(make_attention_problem<bfloat16>({1, 2, 1, 65, 129, 48}), 1, exec);
-    check_by_warps<sage_attention2, 128>(make_attention_problem<bfloat16>({1, 2, 1, 200, 300, 112, 96}), 2, exec);
+    check_by_warps<sage_attention2, 64>(make_attention_problem<bfloat16>({1, 2, 1, 65, 129, 48}), {1, exec});
+    check_by_warps<sage_attention2, 128>(make_attention_problem<bfloat16>({1, 2, 1, 200, 300, 112, 96}), {2, exec});
   }
 }

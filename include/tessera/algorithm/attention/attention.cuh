@@ -23,9 +23,9 @@
 /// Sequences of up to 16 queries over codes of 8 or 4 bits, without a bias or lists of tiles, take one read of keys and
 /// values for all query heads that share them (program/attention/quantized_decode.cuh), if values have as many channels
 /// as keys: on sm_90 by TMA, and, with codes in a byte, on GPUs without wgmma by cp.async. There sequences of 64
-/// queries and more, of up to 128 channels, without a bias or lists, run in forward_by_warps, if it has the types; on
-/// sm_89 and sm_120 with products of weights and values in e4m3, else in fp16. Everything else runs in the portable
-/// programs with mma.sync.
+/// queries and more, of up to 128 channels, without lists, run in forward_by_warps, if it has the types, also over
+/// pairs of codes; on sm_89 and sm_120 with products of weights and values in e4m3, else in fp16. Everything else runs
+/// in the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -361,22 +361,31 @@ struct mostly_runs_tiles<basic_cuda<Architectures>>
 }  // namespace detail
 
 /// On sm_90a attention over codes of up to 256 channels runs by TMA and tensor cores, on other GPUs by mma.sync,
-/// otherwise portably. Codes that lie two to a byte are widened first on sm_90a.
+/// otherwise portably. Codes that lie two to a byte are widened first on sm_90 and later.
 template <class Architectures, class Method, class T, class Bias>
 struct models_for<basic_cuda<Architectures>, attention_call<Method, T, Bias>> {
  private:
-  template <class... ForOthers>
-  using models = std::conditional_t<
-      has_pairs<Method>,
-      model_list<over_widened_codes<quantized_decode_model>, over_widened_codes<quantized_forward_model>, ForOthers...>,
-      model_list<quantized_decode_model, quantized_forward_model, ForOthers...>>;
+  template <class... First, class... Second>
+  static model_list<First..., Second...> join(model_list<First...>, model_list<Second...>);
+  template <class... Models>
+  using over_widened = model_list<over_widened_codes<Models>...>;
+  /// Models for GPUs without wgmma, over widened codes only where sources are compiled for GPUs that need these.
+  template <class... Models>
+  using for_others = decltype(join(
+      std::conditional_t<may_widen<basic_cuda<Architectures>, Method>, over_widened<Models...>, model_list<>>{},
+      model_list<Models..., detail::attention_tiles_model>{}));
+
+  using for_warpgroups =
+      std::conditional_t<has_pairs<Method>, over_widened<quantized_decode_model, quantized_forward_model>,
+                         model_list<quantized_decode_model, quantized_forward_model>>;
 
  public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the others.
-  using type = std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
-                                  models<detail::quantized_decode_by_warps_model, detail::forward_in_e4m3_model,
-                                         detail::forward_by_warps_model, detail::attention_tiles_model>,
-                                  models<>>;
+  using type = decltype(join(
+      for_warpgroups{}, std::conditional_t<detail::mostly_runs_tiles<basic_cuda<Architectures>>::value,
+                                           for_others<detail::quantized_decode_by_warps_model,
+                                                      detail::forward_in_e4m3_model, detail::forward_by_warps_model>,
+                                           model_list<>>{}));
 };
 
 /// How many floats of memory the programs for sm_90a can use for work items that several groups share.

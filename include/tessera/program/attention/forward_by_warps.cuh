@@ -11,13 +11,17 @@
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
 ///     part of an operand. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
-///   * There is one sync a tile. Keys and values have two stages. Where values are widened, a thread widens the codes
-///     that it has copied itself, one tile ahead.
+///   * Warps wait for each other by mbarriers alone, for stages that are filled or have been read, and drift apart:
+///     while one multiplies, another makes weights. Keys and values have two stages. Where values are widened, a thread
+///     widens the codes that it has copied itself, one tile ahead and in the middle of a tile's products with values,
+///     where it waits neither for warps that are half a tile behind nor has those wait for it.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
+///
+/// Scores of mean queries and biases are added as detail/warp_terms.cuh says; most are what sums of products begin at.
 ///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
 /// longer way through the softmax, by the formulas of piecewise_linear_softmax.
@@ -37,20 +41,25 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
+#include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
 #include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
+#include <tessera/program/attention/detail/warp_places.cuh>
+#include <tessera/program/attention/detail/warp_terms.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/quantize/smoothed.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -61,8 +70,9 @@ inline namespace v0 {
 
 /// Products: how weights are multiplied by values, half_products or byte_products, for an attention_method with
 /// piecewise_linear_softmax and integer codes of queries and keys, of which a lane has one scale of keys. T: the type
-/// of results. Codes lie as quantize_heads leaves them, in rows of whole 16 bytes.
-template <class Products, class T>
+/// of results. Bias: no_bias or `bias(sequence, head, query, key)`. Codes lie as quantize_heads leaves them, in rows of
+/// whole 16 bytes.
+template <class Products, class T, class Bias = no_bias>
 struct forward_by_warps {
   using method = typename Products::method;  ///< how codes are made
   using softmax_type = piecewise_linear_softmax;
@@ -90,14 +100,19 @@ struct forward_by_warps {
   using coordinates = detail::query_block<rows>;
 
  private:
-  static constexpr int halves = 2;                                                      ///< rows of a lane in 16
   using scores = row_tile<score_code, tessera::shape<set_rows, tile_keys, 32>, block>;  ///< queries by keys
   using score_bits = typename scores::sum_tile;
   using operands_type = typename Products::operands_type;
   using parked_type = typename Products::parked_type;
   using totals_type = typename Products::totals_type;
   using row_floats = detail::row_floats<tiles>;
+  using places = detail::warp_places<tiles, set_rows>;  ///< where a lane's rows and scores are
   using key_range = detail::plain_key_range;
+  using terms_type = detail::warp_terms<method, Bias, sets>;  ///< what is added to scores
+  static_assert(terms_type::are_none || set_rows == block_mean::tokens,
+                "tessera: all rows of a set have the mean query of one block");
+  using copies = copies_in_flight<block>;
+  using place_type = ring_place<2>;                  ///< which stage a tile has
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
@@ -112,6 +127,8 @@ struct forward_by_warps {
   struct scale_term {
     float query_scale;  ///< the scale of the row's query
   };
+  /// Keys and values, and terms of their scores.
+  struct tile_scratch : sources::scratch_type, terms_type::scratch_type {};
 
  public:
   struct scratch_type {
@@ -119,7 +136,7 @@ struct forward_by_warps {
     union {
       struct {
         staged_tile<score_code, set_rows, sources::depth> q[sets];  ///< codes of queries
-        typename sources::scratch_type operands;                    ///< keys and values
+        tile_scratch operands;                                      ///< keys and values
       };
       struct {
         float totals[rows * (channels + 1)];  ///< sums, rows one number further apart than long
@@ -127,6 +144,8 @@ struct forward_by_warps {
       };
     };
     std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
+    ring_barriers<2> of_keys;                                                                  ///< of stages of keys
+    ring_barriers<2> of_values;                                                                ///< of stages of values
 
     /// The sum of a channel.
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
@@ -142,6 +161,7 @@ struct forward_by_warps {
   std::int64_t right;  ///< attention_mask::right
   attention_writer<method, T> writer;
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
+  Bias bias = {};                           ///< added to scores, natural
 
   /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -154,6 +174,8 @@ struct forward_by_warps {
     at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
                left, right};
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
+    scratch.of_keys.begin(group);
+    scratch.of_values.begin(group);
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
@@ -161,17 +183,19 @@ struct forward_by_warps {
     auto const range = key_range::of(at, rows, tile_keys, static_cast<int>(which % partials.splits()),
                                      static_cast<int>(partials.splits()));
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
-    begin_copies(group, lane, at, range, from, scratch);
+    state.terms = terms_type::of(at, queries, bias);
+    begin_copies(group, lane, at, range, from, state, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
-    for (int first = range.first; first < range.end; first += tile_keys) {
+    place_type place;
+    for (int first = range.first; first < range.end; first += tile_keys, place = place.template later<1>()) {
       if (first >= range.first_plain && first < range.end_plain &&
-          all_of_warp(state.most_scale * key_scale < softmax_type::most_scale)) {
-        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+          all_of_warp(state.terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {
+        key_scale = add_tile<true>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
       }
     }
-    copies_in_flight<block>::template await<0>();
+    copies::template await<0>();
     finish_rows(group, at, which % partials.splits(), state, totals, scratch);
   }
 
@@ -181,22 +205,9 @@ struct forward_by_warps {
     row_floats largest;    ///< of earlier tiles' scores, where keeps_largest
     row_floats reference;  ///< of rows' weights, where keeps_references
     float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
+    float least_scale;     ///< the least scale of the queries that exist, where scores have terms
+    terms_type terms;      ///< what is added to scores
   };
-  /// The row of a lane: that of lane / 4 in 16, or 8 further.
-  __device__ __forceinline__ static int row_of(unsigned lane, int tile, int half, int set) {
-    return set * set_rows + static_cast<int>(lane / 32U * (16U * tiles) + lane % 32U / 4U) + 16 * tile + 8 * half;
-  }
-  /// Calls function(tile, half) for the lane's rows.
-  template <class Function>
-  __device__ __forceinline__ static void each_row(Function const& function) {
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < halves; ++half) {
-        function(tile, half);
-      }
-    }
-  }
   __device__ __forceinline__ void begin_rows(block const& group, unsigned lane, coordinates const& at, lane_rows& state,
                                              scratch_type& scratch) const {
     for (unsigned row = lane; row < static_cast<unsigned>(rows); row += static_cast<unsigned>(lanes)) {
@@ -211,57 +222,73 @@ struct forward_by_warps {
     }
     group.sync();
     state.most_scale = 0.0F;
-    each_row([&](int tile, int half) {
+    state.least_scale = infinity;
+    places::each_row([&](int tile, int half) {
       state.largest.of[tile][half] = -infinity;
       state.reference.of[tile][half] = -infinity;
     });
     each_constant<sets>([&](auto set) {
-      each_row([&](int tile, int half) {
-        float const scale = scratch.terms[row_of(lane, tile, half, set.value)].query_scale;
+      places::each_row([&](int tile, int half) {
+        int const row = places::row_of(lane, tile, half, set.value);
+        float const scale = scratch.terms[row].query_scale;
         state.most_scale = scale < infinity ? maximum(state.most_scale, scale) : infinity;
+        if (!terms_type::are_none && at.first_query + row < at.mask.queries) {
+          state.least_scale = minimum(state.least_scale, scale);
+        }
       });
     });
   }
 
-  /// The stage of the tile that begins at `first`.
-  __device__ __forceinline__ static int stage_of(int first) {
-    return first / tile_keys % 2;
-  }
-
   /// Starts to copy queries, the first keys and values. Where values are widened, widens these and copies the next.
   __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
-                                               key_range const& range, sources const& from,
+                                               key_range const& range, sources const& from, lane_rows& state,
                                                scratch_type& scratch) const {
-    using copies = copies_in_flight<block>;
-    if (range.first < range.end) {
-      dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
-      each_constant<sets>(
-          [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
-      from.begin_keys(lane, range.first, scratch.operands.k[stage_of(range.first)]);
-      from.begin_values(lane, range.first, scratch.operands, stage_of(range.first));
+    if (range.first >= range.end) {
+      return;
+    }
+    place_type const place;
+    dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
+    each_constant<sets>(
+        [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
+    begin_keys(lane, at, from, range.first, place, state.terms, scratch);  // who awaits them awaits queries
+    if constexpr (sources::widens) {
+      from.begin_values(lane, range.first, scratch.operands, place.stage);
+      copies::commit();
+      copies::commit();  // begin_values() awaits all batches but the last
+    }
+    begin_values(lane, from, range, range.first, place, scratch);
+  }
+  /// Starts to copy the keys of the tile that begins at `first`, once all warps have read what its stage has.
+  __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
+                                             place_type const& place, terms_type& terms, scratch_type& scratch) const {
+    scratch.of_keys.read[place.stage].wait(place.parity ^ 1U);
+    from.begin_keys(lane, first, scratch.operands.k[place.stage]);
+    terms.begin(lane, at, queries, first, scratch.operands, place.stage);
+    scratch.of_keys.filled[place.stage].arrive_after_copies();
+  }
+  /// Starts to copy the values of the tile that begins at `first`, if there is one, once all warps have read what its
+  /// stage has. Where values are widened, they have been copied in the last batch but one: widens these, and starts to
+  /// copy the next.
+  __device__ __forceinline__ static void begin_values(unsigned lane, sources const& from, key_range const& range,
+                                                      int first, place_type const& place, scratch_type& scratch) {
+    if (first < range.end) {
+      auto& filled = scratch.of_values.filled[place.stage];
+      if constexpr (sources::widens) {
+        copies::template await<1>();
+      }
+      scratch.of_values.read[place.stage].wait(place.parity ^ 1U);
+      if constexpr (sources::widens) {
+        sources::widen_values(lane, scratch.operands, place.stage);
+        filled.arrive();
+        if (first + tile_keys < range.end) {
+          from.begin_values(lane, first + tile_keys, scratch.operands, place.stage);
+        }
+      } else {
+        from.begin_values(lane, first, scratch.operands, place.stage);
+        filled.arrive_after_copies();
+      }
     }
     copies::commit();
-    if constexpr (sources::widens) {
-      copies::template await<0>();
-      if (range.first < range.end) {
-        sources::widen_values(lane, scratch.operands, stage_of(range.first));
-      }
-      if (range.first + tile_keys < range.end) {
-        from.begin_values(lane, range.first + tile_keys, scratch.operands, 0);
-      }
-      copies::commit();
-    }
-  }
-
-  /// A score of a row before it is scaled, integer_magic more than it is.
-  __device__ __forceinline__ static float score(score_bits const& sums, int tile, int half, int i) {
-    return bit_cast<float>(sums.values[tile][i / 2][2 * half + i % 2]);
-  }
-  __device__ __forceinline__ static void set_score(score_bits& sums, int tile, int half, int i, float value) {
-    sums.values[tile][i / 2][2 * half + i % 2] = bit_cast<std::int32_t>(value);
-  }
-  __device__ __forceinline__ static int column_of(unsigned lane, int i) {
-    return i / 2 * 8 + static_cast<int>(lane % 4U * 2U) + i % 2;
   }
 
   /// What is known of a lane's rows in a tile.
@@ -270,38 +297,44 @@ struct forward_by_warps {
     row_floats most;       ///< the largest score
     row_floats reference;  ///< the reference of weights
     row_floats zero;       ///< NaN in a row with a score that is NaN or infinite, else 0; then where codes begin
+    row_floats offset;     ///< what the float that sums begin at stands for, where they begin at terms
   };
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
   __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
-                                            key_range const& range, sources const& from, int first, float key_scale,
-                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
-    using copies = copies_in_flight<block>;
-    int const stage = stage_of(first);
+                                            key_range const& range, sources const& from, int first,
+                                            place_type const& place, float key_scale, lane_rows& state,
+                                            totals_type& totals, scratch_type& scratch) const {
     int const next = first + tile_keys;
+    place_type const later = place.template later<1>();
     float next_scale = 0.0F;
-    copies::template await<0>();
-    group.sync();  // keys and values are there, and all have read those of the tile before
     auto const begin_next_keys = [&] {
       if (next < range.end) {
-        from.begin_keys(lane, next, scratch.operands.k[1 - stage]);
-        if constexpr (!sources::widens) {
-          from.begin_values(lane, next, scratch.operands, 1 - stage);
-        }
+        begin_keys(lane, at, from, next, later, state.terms, scratch);
         next_scale = from.scale(next);
       }
+      copies::commit();
     };
+    scratch.of_keys.filled[place.stage].wait(place.parity);
     operands_type operands;
     parked_type parked;  // the weights of the first of two sets
     each_constant<sets>([&](auto set) {
       tile_rows tile;
-      each_row([&](int t, int half) {
-        tile.scales.of[t][half] = scratch.terms[row_of(lane, t, half, set.value)].query_scale * key_scale;
+      places::each_row([&](int t, int half) {
+        tile.scales.of[t][half] = scratch.terms[places::row_of(lane, t, half, set.value)].query_scale * key_scale;
       });
       score_bits sums;
-      scores::each(group, sums, [](int, int, std::int32_t& sum) { sum = score_sums::magic_bits; });
-      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[stage], sums);
+      auto const& staged = scratch.operands.of(place.stage, set.value);
+      auto const where = terms_type::template place_of<tiles>(
+          at, first, [&](int t, int half) { return places::row_of(lane, t, half, set.value); });
+      state.terms.template begin_sums<IsPlain>(lane, staged, where, tile, sums);
+      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[place.stage], sums);
+      state.terms.template end_sums<IsPlain>(lane, at, bias, staged, where, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
+      if constexpr (set.value + 1 == sets) {
+        sync_warp();  // the largest score is made of all keys that were loaded
+        scratch.of_keys.read[place.stage].arrive_after(bit_cast<std::uint32_t>(tile.most.of[0][0]), lane % 32U == 0U);
+      }
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
       }
@@ -311,54 +344,53 @@ struct forward_by_warps {
         parked = parked_type::of(operands);
       }
     });
-    if constexpr (sources::widens) {
-      if (next < range.end) {
-        sources::widen_values(lane, scratch.operands, 1 - stage);
-      }
-      if (next + tile_keys < range.end) {
-        from.begin_values(lane, next + tile_keys, scratch.operands, stage);
-      }
-    }
     if constexpr (Products::begins_keys_late) {
       begin_next_keys();
     }
-    copies::commit();
-    Products::add(group, operands, parked, scratch.operands.values[stage], totals);
+    scratch.of_values.filled[place.stage].wait(place.parity);
+    Products::add(
+        group, operands, parked, scratch.operands.values[place.stage], totals,
+        [&] { begin_values(lane, from, range, next, later, scratch); },
+        [&](std::uint32_t last_read) {
+          sync_warp();
+          scratch.of_values.read[place.stage].arrive_after(last_read, lane % 32U == 0U);
+        });
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.
   template <bool IsPlain>
   __device__ __forceinline__ static void find_largest(unsigned own_lane, coordinates const& at, int first,
                                                       tile_rows& tile, score_bits const& sums, int set) {
-    constexpr float magic = softmax_type::integer_magic;
     if constexpr (IsPlain) {
       row_floats others;
-      each_row([&](int t, int half) {
-        tile.most.of[t][half] = score(sums, t, half, 0);
-        others.of[t][half] = score(sums, t, half, 1);
+      places::each_row([&](int t, int half) {
+        tile.most.of[t][half] = places::score(sums, t, half, 0);
+        others.of[t][half] = places::score(sums, t, half, 1);
       });
 #pragma unroll
       for (int i = 2; i < lane_scores; i += 2) {
-        each_row([&](int t, int half) {
-          tile.most.of[t][half] = fmaxf(tile.most.of[t][half], score(sums, t, half, i));
-          others.of[t][half] = fmaxf(others.of[t][half], score(sums, t, half, i + 1));
+        places::each_row([&](int t, int half) {
+          tile.most.of[t][half] = terms_type::larger(tile.most.of[t][half], places::score(sums, t, half, i));
+          others.of[t][half] = terms_type::larger(others.of[t][half], places::score(sums, t, half, i + 1));
         });
       }
-      each_row([&](int t, int half) {
-        tile.most.of[t][half] = tile.scales.of[t][half] * (fmaxf(tile.most.of[t][half], others.of[t][half]) - magic);
-        tile.zero.of[t][half] = 0.0F;
+      places::each_row([&](int t, int half) {
+        float const most = terms_type::larger(tile.most.of[t][half], others.of[t][half]);
+        tile.most.of[t][half] = terms_type::score_of(tile, most, t, half);
+        tile.zero.of[t][half] = terms_type::nan_of(tile.most.of[t][half]);
       });
     } else {
       unsigned const lane = recompute(own_lane);  // what follows is not computed before the loop
-      each_row([&](int t, int half) {
+      places::each_row([&](int t, int half) {
         auto const seen =
-            detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half, set), first, tile_keys);
+            detail::seen_columns::of(at.mask, at.first_query + places::row_of(lane, t, half, set), first, tile_keys);
         tile.most.of[t][half] = -infinity;
         tile.zero.of[t][half] = 0.0F;
 #pragma unroll
         for (int i = 0; i < lane_scores; ++i) {
-          bool const is_seen = seen.contain(column_of(lane, i));
-          float const found = tile.scales.of[t][half] * (score(sums, t, half, i) - magic);
+          float const found =
+              tile.scales.of[t][half] * (places::score(sums, t, half, i) - terms_type::more_than_others);
+          bool const is_seen = seen.contain(places::column_of(lane, i)) && (terms_type::are_none || found != -infinity);
           tile.most.of[t][half] = is_seen ? fmaxf(tile.most.of[t][half], found) : tile.most.of[t][half];
           tile.zero.of[t][half] = is_seen ? tile.zero.of[t][half] + (found - found) : tile.zero.of[t][half];
         }
@@ -372,15 +404,16 @@ struct forward_by_warps {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
       row_floats other;
-      each_row([&](int t, int half) { other.of[t][half] = shuffle_xor(tile.most.of[t][half], distance); });
-      each_row([&](int t, int half) { tile.most.of[t][half] = fmaxf(tile.most.of[t][half], other.of[t][half]); });
+      places::each_row([&](int t, int half) { other.of[t][half] = shuffle_xor(tile.most.of[t][half], distance); });
+      places::each_row(
+          [&](int t, int half) { tile.most.of[t][half] = fmaxf(tile.most.of[t][half], other.of[t][half]); });
     }
-    if constexpr (!IsPlain) {
-      each_row([&](int t, int half) { tile.zero.of[t][half] = sum_of_row(tile.zero.of[t][half]); });
+    if constexpr (!IsPlain || terms_type::has_function) {
+      places::each_row([&](int t, int half) { tile.zero.of[t][half] = sum_of_row(tile.zero.of[t][half]); });
     }
     row_floats factors;
-    each_row([&](int t, int half) {
-      auto& terms = scratch.terms[row_of(lane, t, half, set)];
+    places::each_row([&](int t, int half) {
+      auto& terms = scratch.terms[places::row_of(lane, t, half, set)];
       state_type softmax = softmax_of(state, terms, t, half);
       factors.of[t][half] = softmax_type{}.turn(softmax, tile.most.of[t][half]) + tile.zero.of[t][half];
       tile.reference.of[t][half] = softmax.reference;
@@ -393,7 +426,7 @@ struct forward_by_warps {
           terms.reference = softmax.reference;
         }
       }
-      tile.zero.of[t][half] = softmax_type::zero_of(8.0F * tile.scales.of[t][half], softmax.reference) * 0x1p-7F;
+      tile.zero.of[t][half] = terms_type::template zero_of<IsPlain>(tile, softmax.reference, t, half) * 0x1p-7F;
     });
     Products::turn(factors, totals, set);
   }
@@ -411,24 +444,23 @@ struct forward_by_warps {
   __device__ __forceinline__ static void make_weights(unsigned own_lane, coordinates const& at, int first,
                                                       tile_rows const& tile, score_bits& sums, operands_type& operands,
                                                       int set) {
-    constexpr float magic = softmax_type::integer_magic;
     unsigned const lane = IsPlain ? own_lane : recompute(own_lane);
-    each_row([&](int t, int half) {
-      float const scale = tile.scales.of[t][half];
+    places::each_row([&](int t, int half) {
       auto const seen =
-          detail::seen_columns::of(at.mask, at.first_query + row_of(lane, t, half, set), first, tile_keys);
+          detail::seen_columns::of(at.mask, at.first_query + places::row_of(lane, t, half, set), first, tile_keys);
 #pragma unroll
       for (int i = 0; i < lane_scores; ++i) {
-        float const found = score(sums, t, half, i);
+        float const found = places::score(sums, t, half, i);
         float place;  // of the code among 128
         if constexpr (IsPlain) {
-          place = __saturatef(__fmaf_rn(scale * 0x1p-4F, found, tile.zero.of[t][half]));
+          place = terms_type::place_of_weight(tile, found, t, half);
         } else {
-          float const line = softmax_type::position(scale, found - magic, tile.reference.of[t][half]);
+          float const line = softmax_type::position(tile.scales.of[t][half], found - terms_type::more_than_others,
+                                                    tile.reference.of[t][half]);
           float const code = first < tile_keys ? softmax_type::low_line(line) : line;
-          place = seen.contain(column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
+          place = seen.contain(places::column_of(lane, i)) ? __saturatef(code * 0x1p-7F) : 0.0F;
         }
-        set_score(sums, t, half, i, place + 65536.0F);
+        places::set_score(sums, t, half, i, place + 65536.0F);
       }
     });
     Products::pack(sums, operands);
@@ -442,8 +474,8 @@ struct forward_by_warps {
     group.sync();  // all lanes have read what is there
     if (group.lane % 4 == 0) {
       each_constant<sets>([&](auto set) {
-        each_row([&](int tile, int half) {
-          int const row = row_of(static_cast<unsigned>(group.lane), tile, half, set.value);
+        places::each_row([&](int tile, int half) {
+          int const row = places::row_of(static_cast<unsigned>(group.lane), tile, half, set.value);
           float const rounded = Products::rounded(totals, set.value, tile, half);
           state_type softmax = softmax_of(state, scratch.terms[row], tile, half);
           softmax.sum = rounded * softmax_type::weight_of_number;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `attention_tiles`: computes softmax(scores) * values over quantized operands by row words, without the scores in
 /// memory. It is the portable program of algorithm/attention/attention.hpp, and that of GPUs without wgmma for what
-/// attention/forward_by_warps.cuh does not take: biases, lists, other softmaxes and codes, more than 128 channels.
+/// attention/forward_by_warps.cuh does not take: lists, other softmaxes and codes, more than 128 channels.
 ///
 /// A group takes 64 queries of a head and walks over their keys from first to last, 128 at a time:
 ///

@@ -21,7 +21,8 @@ struct byte_products_policy {
 
 /// Nothing was measured on such a GPU. A multiprocessor of sm_89 and of sm_120 has 100 KiB of shared memory, of which a
 /// thread block takes 1 KiB more than it asks for, and 65536 registers. So with 128 channels (91 KiB) there is one
-/// thread block of 8 warps, and with 64 channels (49 KiB) there are two, whose lanes have 128 registers each.
+/// thread block of 8 warps, and with 64 channels (49 KiB) there are two, whose lanes have 128 registers each. Scores of
+/// mean queries take 1 KiB more, which with codes of keys in bytes is too much for two: there is one.
 ///
 /// A warp has 16 rows, and a tile of 128 channels 694 instructions of it, 132 of them products. At 1024 multiply-adds
 /// of 8 bits a cycle and multiprocessor, as NVIDIA gives for Ada, scores and results of these rows take tensor cores
@@ -33,11 +34,11 @@ struct byte_products_policy {
 /// channels 80 and 160. There a plain tile has 13 loads from the stack and 10 stores on sm_89, 36 and 34 on sm_120.
 /// With references and largest scores in shared memory, which then is too much for two thread blocks, sm_89 has 128
 /// bytes.
-template <int Channels>
+template <int Channels, bool HasCorrectionsOfBytes = false>
 struct byte_products_tuning {
   using policy_type = byte_products_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
-    constexpr int blocks = Channels == 64 ? 2 : 1;
+    constexpr int blocks = Channels == 64 && !HasCorrectionsOfBytes ? 2 : 1;
     return architecture >= 1200 ? policy_type{8, blocks, 1200, 10000} : policy_type{8, blocks, 890, 900};
   }
 };

@@ -46,6 +46,25 @@ struct forward_by_warps_policy {
 /// 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120 280; one set of
 /// 128 channels none.
 ///
+/// With terms (program/attention/detail/warp_terms.cuh), 16K tokens over codes, each in turns with attention_tiles, in
+/// another run (causal):
+///
+///                                 128 channels     attention_tiles    64 channels      attention_tiles
+///     none                        378 (340)        237 (225)          350 (313)        186 (178)
+///     smoothed queries            340 (298)        202 (191)          314 (281)        167 (159)
+///     INT4 codes in bytes, same   339 (298)        202 (191)          314 (281)        166 (159)
+///     a linear bias               358 (328)        91 (89)            334 (300)        57 (56)
+///     both                        302 (297)        89 (87)            300 (270)        56 (55)
+///     a bias by a function        252 (243)        84 (83)            180 (158)        54 (53)
+///     a dense bias in bf16        174 (169)        45 (44)            127 (119)        27 (26)
+///
+/// These were taken while warps had a sync a tile, and with biases of functions one set.
+///
+/// A plain tile of one set of 128 channels has 998 instructions without terms, 1095 with smoothed queries, 1035 with
+/// these and INT4 codes in pairs, 32 instead of 64 of them integer products (sm_80; ptxas emulates the product of pairs
+/// for sm_90, where it has 67 TFLOP/s). ptxas, bytes of stack on sm_80 with smoothed queries: one set of 128 channels
+/// none, two sets 152, with pairs 208; 64 channels 96, with pairs 72.
+///
 /// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
 /// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
 /// from shared memory: at 362 TFLOP/s tensor cores are busy for 0.42 of the time. By ncu (a form that had 359) warps

@@ -7,16 +7,20 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/detail/call_programs.hpp>
+#include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
+#include <tessera/map/linear_bias.hpp>
+#include <tessera/map/listed_tiles.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/byte_products.cuh>
 #include <tessera/program/attention/detail/half_products.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
@@ -40,9 +44,8 @@ struct forward_by_warps_calls {
         unless(std::is_same_v<typename method::softmax, piecewise_linear_softmax>,
                "forward_by_warps has the softmax piecewise_linear_softmax"),
         unless(has_integer_codes<quantizer>, "forward_by_warps has integer codes of queries and keys"),
-        unless(!is_smoothed_by<block_mean, quantizer>, "mean queries have scores of their own"),
         unless(is_one_for_a_lane(typename quantizer::granularity_type{}, 8, 128), "a lane's keys have several scales"),
-        unless(std::is_same_v<decltype(Call::bias), no_bias>, "something is added to scores"));
+        unless(!is_listed<bias_type<Call>>, "queries see listed tiles"));
   }
   template <class Exec, class Call>
   static refusal refuses(Exec const& exec, Call const& call) {
@@ -54,8 +57,11 @@ struct forward_by_warps_calls {
         unless(channels_of(call) <= 128, "heads have more than 128 channels"),
         unless(call.shape.keys < most_keys, "keys exceed 31 bits"),
         unless(call.shape.queries >= fewest_queries, "sequences have fewer than 64 queries"),
-        unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"));
+        unless(has_chunks(call), "codes or scales do not lie as quantize() leaves them, in rows of whole 16 bytes"),
+        unless(has_corrections(call), "scores of mean queries do not lie as quantize() leaves them"));
   }
+  template <class Call>
+  using bias_type = std::remove_const_t<decltype(Call::bias)>;
   template <class Call>
   static std::int64_t channels_of(Call const& call) {
     return max(call.shape.channels, call.shape.channels_of_values());
@@ -64,28 +70,32 @@ struct forward_by_warps_calls {
   template <class Products, class Exec, class Call>
   static void run_program(Exec const& exec, Call const& call) {
     auto const& heads = call.heads;
-    forward_by_warps<Products, typename Call::value_type> const program{call.shape,
-                                                                        heads.queries,
-                                                                        heads.keys,
-                                                                        heads.values,
-                                                                        call.query_lengths,
-                                                                        call.key_lengths,
-                                                                        call.options.window_left,
-                                                                        call.options.keys_behind(),
-                                                                        writer_of(call),
-                                                                        call.partials};
+    program_type<Products, Call> const program{call.shape,
+                                               heads.queries,
+                                               heads.keys,
+                                               heads.values,
+                                               call.query_lengths,
+                                               call.key_lengths,
+                                               call.options.window_left,
+                                               call.options.keys_behind(),
+                                               writer_of(call),
+                                               call.partials,
+                                               call.bias};
     exec.run(program, program.groups());
   }
   /// The refusal of such products by the device.
   template <class Products, class Call, class Exec>
   static refusal lacks(Exec const& exec) {
-    return exec.template lacks<forward_by_warps<Products, typename Call::value_type>>();
+    return exec.template lacks<program_type<Products, Call>>();
   }
 
  private:
   /// Of fewer queries attention_tiles has fewer rows that do not exist.
   static constexpr std::int64_t fewest_queries = 64;
   static constexpr std::int64_t most_keys = 0x7fffffff - 256;
+
+  template <class Products, class Call>
+  using program_type = forward_by_warps<Products, typename Call::value_type, bias_type<Call>>;
 
   template <class Q>
   static constexpr bool has_integer_codes = std::is_integral_v<typename gemm_operand<stored_code<Q>>::sum_type>;
@@ -98,6 +108,14 @@ struct forward_by_warps_calls {
            (dense_chunks<code>::suits(heads.queries.codes[0][0]) && dense_chunks<code>::suits(heads.keys.codes[0][0]) &&
             dense_chunks<float8_e4m3>::suits(heads.values.codes[0][0][0]) &&
             heads.values.codes.stride(3) == attention_padding && heads.keys.scales.stride(2) == 1);
+  }
+  /// Whether scores of mean queries, if there are any, lie one behind the other in whole chunks.
+  template <class Call>
+  static bool has_corrections(Call const& call) {
+    auto const& queries = call.heads.queries;
+    return !is_smoothed_by<block_mean, typename Call::method::score_quantizer> || call.is_empty() ||
+           (is_aligned(queries.corrections.data) && queries.corrections.is_contiguous() &&
+            is_aligned(queries.correction_ranges.data) && queries.correction_ranges.is_contiguous());
   }
 };
 
@@ -115,11 +133,15 @@ struct forward_by_warps_model : forward_by_warps_calls {
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     if (channels_of(call) <= 64) {
       run_program<products<Call, 64, 1>>(exec, call);
-    } else if (sets_of(exec, call) == 1) {
-      run_program<products<Call, 128, 1>>(exec, call);
-    } else {
-      run_program<products<Call, 128, 2>>(exec, call);
+      return merge_splits(exec, call);
     }
+    if constexpr (may_have_two_sets<Call>) {
+      if (sets_of(exec, call) == 2) {
+        run_program<products<Call, 128, 2>>(exec, call);
+        return merge_splits(exec, call);
+      }
+    }
+    run_program<products<Call, 128, 1>>(exec, call);
     merge_splits(exec, call);
   }
 
@@ -127,6 +149,9 @@ struct forward_by_warps_model : forward_by_warps_calls {
   template <class Call, int Channels, int Sets>
   using products = half_products<typename Call::method, Channels, Sets>;
 
+  /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.
+  template <class Call>
+  static constexpr bool may_have_two_sets = std::is_same_v<bias_type<Call>, no_bias> || LinearBias<bias_type<Call>>;
   /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
   template <class Exec, class Call>
   static int sets_of(Exec const& exec, Call const& call) {
@@ -169,8 +194,11 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
     int const architecture = exec.state->architecture() < 1200 ? 890 : 1200;
     return with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
       return with_constant<890, 1200>(architecture, [&](auto of) {
-        constexpr byte_products_policy policy = policy_of<byte_products_tuning<channels.value>>(of.value);
-        return function(std::type_identity<byte_products<typename Call::method, channels.value, policy>>{});
+        using method = typename Call::method;
+        constexpr bool has_corrections =
+            is_smoothed_by<block_mean, typename method::score_quantizer> && codes_in<typename method::score_code> == 1;
+        constexpr auto policy = policy_of<byte_products_tuning<channels.value, has_corrections>>(of.value);
+        return function(std::type_identity<byte_products<method, channels.value, policy>>{});
       });
     });
   }

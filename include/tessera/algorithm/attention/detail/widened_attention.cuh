@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention on sm_90 over codes two to a byte: a model of a call widens its codes and gives them to a model of the
-/// method in bytes (algorithm/attention/widened_codes.hpp).
+/// Attention on sm_90 and later over codes two to a byte: a model of a call widens its codes and gives them to a model
+/// of the method in bytes (algorithm/attention/widened_codes.hpp).
 #pragma once
 
 #include <utility>
@@ -15,16 +15,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// sm_90 has no product of 4-bit integers, but programs for those in bytes.
+/// GPUs from sm_90 on have no product of 4-bit integers, but programs for those in bytes.
 template <class Architectures, class Method>
 inline constexpr bool may_widen<basic_cuda<Architectures>, Method> =
-    has_pairs<Method>&& basic_cuda<Architectures>::template is_compiled_for<900> &&
+    has_pairs<Method>&& detail::may_have_architecture(Architectures{}, 900, 10000) &&
     !detail::refuses_codes<widened_method<Method>>();
 
 /// Whether the executor's device multiplies bytes in place of pairs.
 template <class Architectures>
 bool widens(basic_cuda<Architectures> const& exec) {
-  return exec.state->architecture() == 900;
+  return exec.state->architecture() >= 900;
 }
 
 /// Model, after the codes of queries and keys were widened: 1.5 bytes of memory for each.

@@ -107,14 +107,24 @@ struct byte_products {
     });
   }
   /// Multiplies totals by their factors, and adds the products of a tile's weights and values, and the sums of weights.
+  /// Calls between() before the last part of the channels, and end(last) when `last` is loaded from the values after
+  /// all others.
+  template <class Between, class End>
   __device__ __forceinline__ static void add(block const& group, operands_type const& operands, parked_type const&,
-                                             typename sources::value_tile const& values, totals_type& totals) {
+                                             typename sources::value_tile const& values, totals_type& totals,
+                                             Between const& between, End const& end) {
     each_constant<parts>([&](auto part) {
+      if constexpr (part.value + 1 == parts) {
+        between();
+      }
       typename results::sum_tile sums;
       results::clear(group, sums);
       each_constant<operands_type::steps>([&](auto step) {
         typename results::b_tile b_tile;
         load_b_transposed_of<results>(group, b_tile, values[part.value], step.value * results::depth);
+        if constexpr (step.value + 1 == operands_type::steps && part.value + 1 == parts) {
+          end(b_tile.words[0][sources::width / 8 - 1][1]);
+        }
         results::multiply(group, operands.of_step[step.value], b_tile, sums);
       });
       totals.factors.scale_and_add(totals.of_channels[part.value], sums);

@@ -95,11 +95,16 @@ struct half_products {
       }
     });
   }
-  /// Adds the products of a tile's weights and values, and the sums of weights.
+  /// Adds the products of a tile's weights and values, and the sums of weights. Calls between() when half of the tile
+  /// is multiplied, and end(last) when `last` is loaded from the values after all others.
+  template <class Between, class End>
   __device__ __forceinline__ static void add(block const& group, operands_type const& operands,
                                              parked_type const& parked, typename sources::value_tile const& values,
-                                             totals_type& totals) {
+                                             totals_type& totals, Between const& between, End const& end) {
     each_constant<operands_type::steps>([&](auto step) {
+      if constexpr (step.value == operands_type::steps / 2) {
+        between();
+      }
       typename results::a_tile of_sets[sets];
       of_sets[sets - 1] = operands.of_step[step.value];
       if constexpr (sets == 2) {
@@ -108,6 +113,9 @@ struct half_products {
       each_constant<parts>([&](auto part) {
         typename results::b_tile b_tile;
         load_b_transposed_of<results>(group, b_tile, values[part.value], step.value * results::depth);
+        if constexpr (step.value + 1 == operands_type::steps && part.value + 1 == parts) {
+          end(b_tile.words[0][sources::width / 8 - 1][1]);
+        }
         each_constant<sets>([&](auto set) {
           results::multiply(group, of_sets[set.value], b_tile, totals.of_channels[set.value][part.value]);
         });
