@@ -138,5 +138,6 @@ def collectives_table():
 
 TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),
           "loss-real-peers": loss_on_real_data(), "distillation": distillation_table(), "loss-filter": filter_table(),
-          "loss-classifiers": classifiers_table(), "loss-filter-beside-zipf": filter_beside_zipf_table(), "loss-fine-tuning": fine_tuning_table(),
+          "loss-classifiers": classifiers_table(), "loss-filter-beside-zipf": filter_beside_zipf_table(),
+          "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}
