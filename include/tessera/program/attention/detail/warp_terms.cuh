@@ -2,12 +2,8 @@
 /// `warp_terms`: what forward_by_warps adds to scores: the scores of mean queries where queries are smoothed, and a
 /// bias.
 ///
-///     terms.begin(lane, at, queries, first, scratch, stage);               // copies those of the next tile
-///     bool const are_plain = terms.are_plain(most_scale * key_scale, least_scale * key_scale);
-///     ...
-///     terms.begin_sums<are_plain>(lane, scratch.of(stage, set), place, tile, sums);
-///     multiply_staged<scores>(group, queries, keys, sums);
-///     terms.end_sums<are_plain>(lane, at, bias, scratch.of(stage, set), place, tile, sums);
+/// begin() copies the terms of the next tile, are_plain() says of a tile whether sums can begin at them, begin_sums()
+/// makes what the products of the tile are added to, and end_sums() adds afterwards what sums could not begin at.
 ///
 /// Sums of products of codes begin at terms: at the bits of floats, each of which is base() and the term less the
 /// lowest one of the tile, in units of the score's scale. So a term costs a multiply-add, and rounds a score by half a
