@@ -55,8 +55,8 @@ void check_in_short_memory(loss_problem<bfloat16> const& problem, upstream_sampl
   auto usual = problem;
   usual.options.workspace_budget = 0;
   auto const whole = run_on_device<Loss, float>(exec, usual, false, upstream);
-  CHECK(relative_distance(found.hidden, doubles_of(whole.hidden)) <= 1e-5);
-  CHECK(relative_distance(found.classifier, doubles_of(whole.classifier)) <= 1e-5);
+  CHECK(relative_distance(found.hidden, doubles_of(whole.hidden)) <= 1e-4);
+  CHECK(relative_distance(found.classifier, doubles_of(whole.classifier)) <= 1e-4);
 }
 
 /// The gradient of hidden states alone, or of the classifier.
