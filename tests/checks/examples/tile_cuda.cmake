@@ -23,6 +23,7 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
     "${given_copy}, struct program const& program, int bytes, int lane, std::int32_t row, std::int32_t column"
   tile/cuda/sm_90/cuda_warpgroup.cuh "tessera::dense<tessera::bfloat16> const& source, \
     tessera::staged_tile<tessera::bfloat16, 64, 64>& tile, std::int64_t first_row, std::int64_t first_column"
+  tile/cuda/sm_90/device_counter.cuh "std::int32_t* made, std::int32_t* next"
   tile/cuda/sm_90/head_boxes.cuh:2 "${given_copy}, tessera::tensor_map const& map"
   tile/cuda/sm_90/message_ring.cuh "tessera::pipeline_state<2>& state, std::int32_t next"
   tile/cuda/sm_90/message_ring.cuh:2 "tessera::message_ring<std::int32_t, 2>& work, tessera::pipeline_count<2>& state, \

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Counters in global memory by which thread blocks of one launch wait for each other's results (sm_90).
 ///
-///     add_to_counter(made, 1);              // one thread, when it and those that it has synced with have written
-///     await_counter(made, 8);               // another one, before it reads what eight such threads have written
-///     numbers = take_number(next);          // 0, 1, 2, ...: who has a lower number has begun
+///     add_to_counter(made, 1);                  // one thread, when it and those that it has synced with have written
+///     await_counter(made, 8);                   // another one, before it reads what eight such threads have written
+///     std::int32_t number = take_number(next);  // 0, 1, 2, ...: who has a lower number has begun
 ///
 /// Counters are zero before the launch. Nobody may wait for a block that has not begun: one that takes its work by
 /// take_number() waits only for lower numbers.
