@@ -81,9 +81,8 @@ struct correction_products {
   }
   /// Fills the depths that never change, and zeros. All threads, before they sync.
   __device__ __forceinline__ void fill(int lane, int lanes) {
-    constexpr std::uint32_t one = 0x3f80;
     for (int i = lane; i < Stages * attention_tile_keys; i += lanes) {
-      right[i / attention_tile_keys][i % attention_tile_keys] = {0, 0, one, 0};
+      right[i / attention_tile_keys][i % attention_tile_keys] = {0, 0, __float_as_uint(1.0F) >> 16, 0};
     }
   }
 
