@@ -26,7 +26,8 @@
 ///      64        128 + 144      328            258
 ///
 /// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
-/// possible: about 35 (a LinearBias, or scores of mean queries) or 200 (a dense_bias) instructions more a tile.
+/// possible: about 35 (a LinearBias) or 200 (a dense_bias) instructions more a tile. Of scores of mean queries it is 35
+/// fewer, since tensor cores make what sums begin at, in 64 cycles more (attention/detail/correction_products.cuh).
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
@@ -49,7 +50,9 @@
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
 #include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/score_terms.cuh>
+#include <tessera/program/attention/detail/value_products.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
@@ -101,14 +104,8 @@ struct warpgroup_attention {
       int const warp = uniform(group.lane / 32) - 4 * Policy.consumers;
       if (group.lane == shape::warpgroup * Policy.consumers) {
         pipeline.produce(scratch);
-      } else if constexpr (Weighing::is_listed) {
-        if (warp == 1) {
-          pipeline.merge(scratch);
-        }
-      } else if constexpr (shape::makes_query_codes) {
-        if (warp > 0 && pipeline.query_coders > 0) {
-          queries.encode_next_blocks(pipeline, scratch, warp - 1);
-        }
+      } else if (warp > 0) {
+        help_producer(scratch, warp);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
@@ -118,27 +115,46 @@ struct warpgroup_attention {
   }
 
  private:
+  /// What the other warps of the producer's warpgroup do: number 1 merges lists, 2 and 3 make operands of the scores of
+  /// mean queries, or all of them make codes of queries.
+  __device__ __forceinline__ void help_producer(scratch_type& scratch, int warp) const {
+    if constexpr (Weighing::is_listed) {
+      if (warp == 1) {
+        pipeline.merge(scratch);
+      }
+    }
+    if constexpr (Policy.begins_at_products) {
+      static_assert(decltype(scratch.begun)::converters == 2, "tessera: warps 2 and 3 make operands");
+      if (warp > 1) {
+        scratch.begun.convert(warp - 2, scratch.terms, scratch.key_scales, scratch.key_ring);
+      }
+    } else if constexpr (!Weighing::is_listed && shape::makes_query_codes) {
+      if (pipeline.query_coders > 0) {
+        queries.encode_next_blocks(pipeline, scratch, warp - 1);
+      }
+    }
+  }
+
   using rows_type = typename Weighing::rows_type;
   using tile_reader = pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>;
   using query_step = read_step<shape::query_stages>;
   using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<typename Weighing::score_code, attention_tile_keys>;
-  static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
-  static constexpr int product_registers = Policy.value_channels / 2 + 4;
-  static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
+  using products_type = value_products<Channels, Policy>;
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warp;                           ///< number of the warp among the consumers
-    pair_state<Policy.stages, 0> tile;  ///< stage in the pipelines of keys and of values
-    matrix_descriptor queries;          ///< codes of this warpgroup's rows
-    matrix_descriptor keys;             ///< the first stage's codes of keys
-    matrix_descriptor values;           ///< the first stage's codes of values
-    float const* query_scales;          ///< scales of the rows of all warpgroups
+    int warp;                                   ///< number of the warp among the consumers
+    pair_state<Policy.stages, 0> tile;          ///< stage in the pipelines of keys and of values
+    typename pipeline_type::group_count group;  ///< how many groups of steps there were
+    matrix_descriptor queries;                  ///< codes of this warpgroup's rows
+    matrix_descriptor keys;                     ///< the first stage's codes of keys
+    matrix_descriptor values;                   ///< the first stage's codes of values
+    float const* query_scales;                  ///< scales of the rows of all warpgroups
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
-    float outputs[output_registers];
-    float products[product_sets][product_registers];
+    typename products_type::outputs_type outputs;
+    typename products_type::sets_type products;
     score_row_values<float> factor;  ///< what outputs are multiplied by before the products of `weights` are added
     rows_type rows;
   };
@@ -212,10 +228,15 @@ struct warpgroup_attention {
     state.query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll
-    for (int i = 0; i < output_registers; ++i) {
-      state.outputs[i] = 0.0F;
+    for (float& output : state.outputs) {
+      output = 0.0F;
     }
     shared_barrier& queries_are_read = query.when_full(scratch.query_ring);
+    if constexpr (Policy.begins_at_products) {
+      std::int32_t const row = uniform(own(scratch, state).row);
+      scratch.begun.set_rows(state.warp, state.query_scales, row / shape::warpgroup_rows,
+                             uniform(own(scratch, state).queries) - row);
+    }
     pipeline.route_large_scales(scratch, state.warp, state.query_scales,
                                 rows_type::template most_scale<!terms_type::is_none>);
     return queries_are_read;
@@ -255,22 +276,27 @@ struct warpgroup_attention {
     }
   }
 
-  /// Takes the warpgroup's part in the steps through lists of tiles.
+  /// Takes the warpgroup's part in the steps through lists of tiles. Each way through a step waits for its stage by
+  /// itself: with one wait for all of them ptxas keeps the parity of the rings in memory, and loads it before each
+  /// step.
   __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state,
                                                 tile_reader const& reads) const {
-    int const warpgroup = state.warp / 4;
-    std::int32_t plain[1] = {
-        own(scratch, state).full_begin < own(scratch, state).full_end ? list_step::plain_bit(warpgroup) : 0};
-    pin_registers(plain);  // else it is made again for each tile
-    list_step step;
-    for (pipeline_step const at : pipelined(reads, steps_while([&step] { return !step.is_last(); }))) {
-      step.word = uniform(scratch.steps.of_stage[at.stage].read().word);
-      if (!step.is_taken_by(warpgroup)) {
-        pass_over(reads);
-      } else if ((step.word & plain[0]) != 0) {
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, step.tile());
-      } else {
-        do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, step.tile());
+    step_plan plan{0};
+    while (!plan.is_last()) {
+      plan = scratch.steps.receive(state.group, state.warp / 4,
+                                   own(scratch, state).full_begin >= own(scratch, state).full_end);
+      for (; plan.has_step(); plan.advance()) {
+        listed_tile const tile(scratch.steps.of_stage[state.tile.stage], plan);
+        if (!plan.takes()) {
+          static_cast<void>(reads.begin_step(0));
+          pass_over(reads);
+        } else if (plan.is_plain()) {
+          static_cast<void>(reads.begin_step(0));
+          do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, tile);
+        } else {
+          static_cast<void>(reads.begin_step(0));
+          do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, tile);
+        }
       }
     }
   }
@@ -279,25 +305,66 @@ struct warpgroup_attention {
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
                                           std::int32_t tile) const {
+    do_tile<Mask, Scales>(scratch, state, reads, known_tile{tile});
+  }
+  /// Tile: a known_tile or a listed_tile.
+  template <tile_mask Mask, tile_scales Scales, class Tile>
+  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
+                                          Tile const& tile) const {
     if constexpr (terms_type::is_none) {
       start_scores<false>(state);
       float const scale = scale_of(scratch, state);
+      std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
       await_multiply<0>(state.scores);
-      reads.release_first(scale);
-      key_limits const limits = limits_of<Mask>(scratch, state, tile);
-      state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
+      reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
+      key_limits const limits = limits_of<Mask>(scratch, state, number);
+      state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
+    } else if constexpr (Policy.begins_at_products && Scales == tile_scales::small) {
+      take_begun<Mask>(scratch, state, reads, tile);
     } else {
-      take_with_terms<Mask, Scales>(scratch, state, tile);
+      take_with_terms<Mask, Scales>(scratch, state, tile.number());
       float const after = state.rows.reference(0) + state.rows.reference(1);  // they follow from all terms
       reads.release_first(after);
     }
     state.rows.pack(state.scores, state.weights);
     static_cast<void>(reads.await_second());  // it is at `state.tile`, too
-    float own[shape::value_columns(0) / 2];
-    auto& products = products_of<0>(state, own);
-    start_products<0>(state, products);
-    multiply_values<0>(state, products);
+    products_type::run(state, state.tile.stage, pipeline.keys < 0);
     reads.release_second();
+  }
+
+  /// Makes weights of a tile's scores, whose sums begin at the scores of mean queries if these are not too far apart.
+  template <tile_mask Mask, class Tile>
+  __device__ __forceinline__ void take_begun(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
+                                             Tile const& tile) const {
+    using correction_mma = warpgroup_mma<bfloat16, attention_tile_keys>;
+    int const warpgroup = state.warp / 4;
+    begin_multiply(state.scores);
+    correction_mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores),
+                             scratch.begun.left_of(warpgroup), scratch.begun.right_of(state.tile.stage), false);
+    // Products of another shape and type are added to the same registers behind a fence, with which start_scores()
+    // begins (PTX ISA, wgmma.fence). A wait in its place takes 2.6 % of the time.
+    start_scores<true>(state);
+    auto const limits_of_tile = scratch.begun.limits[state.tile.stage][warpgroup];
+    float const units = scratch.begun.units[state.warp];
+    float const scale = scale_of(scratch, state);
+    std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
+    await_multiply<0>(state.scores);
+    key_limits const limits = limits_of<Mask>(scratch, state, number);
+    if (limits_of_tile.reach * units < scratch.begun.widest) {
+      float const read = __fmaf_rn(scale, limits_of_tile.middle, limits_of_tile.reach);
+      reads.release_first(Mask == tile_mask::none ? read : tile.behind(number, read));
+      score_row_values<float> const offset{{{limits_of_tile.middle, limits_of_tile.middle}}};
+      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile.is_first(),
+                                                       state.factor);
+      return;
+    }
+    start_scores<false>(state);
+    await_multiply<0>(state.scores);
+    row_terms added;
+    make_terms<Mask>(scratch, state, tile.number(), added);
+    state.rows.template take<Mask, tile_scales::small>(state.scores, scale, added, limits, tile.is_first(),
+                                                       state.factor);
+    reads.release_first(state.rows.reference(0) + state.rows.reference(1));  // they follow from all terms
   }
 
   /// Makes weights of a tile's scores, to which terms are added: before the products where that is possible, since it
@@ -306,7 +373,8 @@ struct warpgroup_attention {
   __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
                                                   std::int32_t tile) const {
     float const scale = scale_of(scratch, state);
-    constexpr bool begins = Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms;
+    constexpr bool begins =
+        Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms && !Policy.begins_at_products;
     score_row_values<float> offset;
     bool has_begun = false;
     if constexpr (begins) {
@@ -328,7 +396,7 @@ struct warpgroup_attention {
     row_terms added;
     make_terms<Mask>(scratch, state, tile, added);
     if constexpr (begins) {
-      terms_type::template end<rows_type>(staged(scratch, state), state.warp, scale, added, state.scores);
+      rows_type::template end<terms_type>(state.scores, scale, added);
     }
     state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
   }
@@ -347,39 +415,6 @@ struct warpgroup_attention {
     return scratch.terms[term_loader<terms_type>::is_none ? 0 : state.tile.stage];
   }
 
-  /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the
-  /// channels that begin with First have been started.
-  template <int First, int Registers>
-  __device__ __forceinline__ void multiply_values(consumer_state& state, float (&products)[Registers]) const {
-    constexpr int next = First + Policy.value_channels;
-    if constexpr (next >= Channels) {
-      await_multiply<0>(products);
-      add_products<First>(state, products);
-    } else {
-      float own[shape::value_columns(next) / 2];
-      auto& next_products = products_of<next>(state, own);
-      if constexpr (Policy.product_sets > 1) {
-        start_products<next>(state, next_products);
-        await_multiply<1>(products);
-        add_products<First>(state, products);
-      } else {
-        await_multiply<0>(products);
-        add_products<First>(state, products);
-        start_products<next>(state, next_products);
-      }
-      multiply_values<next>(state, next_products);
-    }
-  }
-
-  template <int First, int Registers>
-  __device__ __forceinline__ static auto& products_of(consumer_state& state, float (&own)[Registers]) {
-    if constexpr (Policy.product_sets > 0) {
-      return reinterpret_cast<float(&)[Registers]>(state.products[First / Policy.value_channels % product_sets]);
-    } else {
-      return own;
-    }
-  }
-
   /// Starts the products of this warpgroup's queries with 128 keys. With `Adds` they are added to the scores.
   template <bool Adds>
   __device__ __forceinline__ void start_scores(consumer_state& state) const {
@@ -391,39 +426,6 @@ struct warpgroup_attention {
                           keys.further(shape::step_bytes(step, attention_tile_keys)), Adds || step != 0);
     }
     commit_multiply();
-  }
-
-  /// Starts the products of the weights of 128 keys with some channels of their values, and with the column of ones
-  /// behind the last channel. `is_never` is false, but the compiler does not know that: it takes products that reuse
-  /// the registers of others for dependent on them. Without it, it would delay the additions of the others, and take
-  /// more registers than there are.
-  template <int First, int Registers>
-  __device__ __forceinline__ void start_products(consumer_state& state, float (&products)[Registers]) const {
-    using mma = warpgroup_mma<float8_e4m3, 2 * Registers>;
-    matrix_descriptor const values =
-        state.values.further(state.tile.stage * shape::value_bytes + First * attention_tile_keys);
-    constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
-    bool const is_never = First >= unused && pipeline.keys < 0;
-    begin_multiply(products);
-#pragma unroll
-    for (int step = 0; step < attention_tile_keys / 32; ++step) {
-      mma::multiply(products, state.weights.of_step[step], values.further(32 * step), step != 0 || is_never);
-    }
-    commit_multiply();
-  }
-
-  template <int First, int Registers>
-  __device__ __forceinline__ static void add_products(consumer_state& state, float const (&products)[Registers]) {
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) {
-      int const at = First / 2 + i;
-      if (at < Channels / 2) {
-        state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor.values[0][i / 2 % 2], products[i]);
-      } else if (i % 2 == 0) {  // of the 8 columns behind the values the first is the column of ones
-        float& sum = state.outputs[Channels / 2 + i / 2 % 2];
-        sum = __fmaf_rn(sum, state.factor.values[0][i / 2 % 2], products[i]);
-      }
-    }
   }
 
   template <tile_mask Mask>

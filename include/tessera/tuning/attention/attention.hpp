@@ -21,6 +21,8 @@ struct warpgroup_attention_policy {
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
   bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
   int score_channels = 0;     ///< channels of queries and keys; 0: as many as values have
+  /// Whether sums of products begin at scores of mean queries that tensor cores make.
+  bool begins_at_products = false;
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -155,19 +157,10 @@ struct attention_wide_keys_tuning {
 ///     2 warpgroups with 240 registers                   .44        .59      -       .62
 ///
 /// Counted in the machine code of a tile of 128 channels without a mask: 374 instructions without terms, 408 with a
-/// linear_bias, 410 with mean queries, 580 with dense biases. The ratio of speeds is nearly that of instructions. A
-/// linear_bias had 423 while the compiler copied the second row's sums from the first one's, 32 moves of two cycles,
-/// and each tile read the head's slope from memory before its products could begin.
-///
-/// Scores of mean queries over 128 channels, by the profiler: of a tile's time 8 % are waits for the corrections, whose
-/// loads from shared memory take 200 cycles beside tensor cores that read their operands there. Without these loads
-/// (and with wrong scores) the speed is .93. Hiding them was slower each time: the scale and the barrier of the next
-/// tile before the products of this one are awaited .86; all corrections while products are added up: 100 spills a
-/// tile; products of 64 keys at a time, so that half of the loads run beside products, .86 (64 channels .74 in place of
-/// .73). Making the corrections by wgmma, with means kept in shared memory for 8 tiles, took 137 us at the profiler's
-/// clock and did not change the time from bf16 to bf16. 16 bits for a correction would take 32 instructions more a
-/// tile. From bf16 to bf16 the speed is .867, and .76 with 64 channels: making codes takes 145 us more, in which the
-/// corrections are made (program/attention/detail/query_corrections.cuh). With .93 over codes it would be .90.
+/// linear_bias, 580 with dense biases. The ratio of speeds is nearly that of instructions. A linear_bias had 423 while
+/// the compiler copied the second row's sums from the first one's, 32 moves of two cycles, and each tile read the
+/// head's slope from memory before its products could begin. The column of mean queries is of smoothed queries while
+/// lanes made what sums begin at; see attention_corrections_tuning.
 ///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
@@ -182,24 +175,76 @@ struct attention_terms_tuning {
   }
 };
 
+/// The policy for up to 128 channels where scores of mean queries are added, and nothing else: tensor cores make what
+/// sums of products begin at (program/attention/detail/correction_products.cuh).
+///
+/// H200, 16K tokens, sage_attention2 with smoothed queries, speed relative to it without, in turns (bench/attention),
+/// over codes and from bf16 to bf16:
+///
+///     128 channels                                               codes   causal   bf16   causal
+///     this                                                       .983    .983     .944   .928
+///     the products of mean queries awaited before those of codes .957    .957     .922   .906
+///     lanes make what sums begin at                              .893    .896     .861   .856
+///      64 channels
+///     this                                                       .888    .892
+///     4 warpgroups of 112 registers (spills), awaited            .752    .756
+///     lanes make what sums begin at                              .797    .813     .773   .775
+///
+/// sage_attention2_int4, which has the same corrections, has .947 from bf16 to bf16 (.862 while lanes made them).
+///
+/// A tile of 128 channels without a mask has 340 instructions; 374 without corrections, whose sums are made floats by
+/// 64 additions, and 410 where lanes made what sums begin at. Tensor cores have 64 cycles more, of 528. Of lanes' way
+/// the profiler said that a tile waited for corrections for 8 % of its time, since loads from shared memory take 200
+/// cycles beside tensor cores that read their operands there. Hiding these waits was slower: the scale and the barrier
+/// of the next tile before the products of this one are awaited .86 (over codes); all corrections while products are
+/// added up: 100 spills a tile; products of 64 keys at a time, so that half of the loads run beside products, .86.
+///
+/// From bf16 to bf16 making codes takes 145 us more than without smoothed queries, in which corrections are made and
+/// written as fp32, 268 MB (program/attention/detail/query_corrections.cuh). Making them by wgmma, with means kept in
+/// shared memory for 8 tiles, did not change the time.
+template <int Channels>
+struct attention_corrections_tuning {
+  using policy_type = warpgroup_attention_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false, 0, true}
+                         : policy_type{3, 6, 64, 0, 32, 160, false, true, 0, true};
+  }
+};
+
 /// The policy for `Channels` channels where there are lists of tiles and nothing is added to scores.
 ///
-/// H200, 16K tokens, over codes, lists of half of the tiles, chosen at random for each block of 64 queries: the speed
-/// for each visited tile relative to that without lists. 128 channels: 0.827 with 5 stages, as many as fit, 0.821
-/// with 4; 0.830, and .81 from bf16 to bf16, in the run of bench/results. 64 channels: 0.774 with 8 stages, 0.776
-/// with 10. What it is made of:
+/// H200, 16K tokens, lists of half of the tiles, chosen at random for each block of 64 queries: the speed for each
+/// visited tile relative to that without lists, in turns. Plans are what says a warpgroup in a register what it does in
+/// the next ten steps (program/attention/detail/listed_steps.cuh); before, it asked shared memory in each step.
 ///
-///                                                            128 channels   64 channels
-///     lists of all tiles: what steps cost                        .932           .85
-///     half of them, the same for all of a thread block           .883           .81
-///     the same for each two blocks of 64 queries                 .847           .81
-///     a list for each block of 64 queries                        .829           .77
+///                                                    128 channels                      64 channels
+///                                            codes   causal   bf16   causal   of 128   codes   causal
+///     plans; ascending tiles                  .888    .862     .859   .815     .910     .826    .792
+///     asked in each step                      .834    .795     .810   .753     .853     .809    .758
+///     plans; lists advance evenly             .855    .765     .829   .730     .903     .742
+///     the same, entries read 8 to 16 ahead    .884    .860     .856   .816     .903     .758
+///     ascending, entries read 8 to 16 ahead   .878    .860     .851   .812     .900     .817
 ///
-/// Tried, slower or the same, over lists of half and of all tiles of 128 channels: the producer tells each warpgroup
-/// where its tiles lie, and releases them for the others (.826, .917; 64 channels .758, .883); with messages that are
-/// read while products are made (.817, .910); steps that are chosen from the next 8 entries of each list so that
-/// warpgroups advance evenly, which loads more tiles twice (.768, .916; 64 channels .62); 3 warpgroups of 160 registers
-/// for 64 channels (.68); waits that suspend the thread for longer (.826, .923).
+/// What is left, over codes of 128 channels:
+///
+///                                                         plans   asked in each step
+///     lists of all tiles                                  1.010    .932
+///     half of them, the same for all of a thread block     .952    .883
+///     the same for each two blocks of 64 queries           .910    .847
+///     a list for each block of 64 queries                  .888    .829
+///
+/// Where lists advance evenly, the next step is the tile that the list with the most entries left has next, among those
+/// that all lists have within their next eight, so that no tile is loaded twice. By a model of the ring's waits it is
+/// worth 4 %; what the warp that merges does takes too long for it, with 64 channels most of all. So what is left of
+/// 128 channels is not the order: seven eighths of all tiles are loaded for half of the work, and a warpgroup passes
+/// over three stages for each four that it takes, each with two waits.
+///
+/// Tried before plans, slower or the same, over lists of half and of all tiles of 128 channels: the producer tells each
+/// warpgroup where its tiles lie, and releases them for the others (.826, .917; 64 channels .758, .883); with messages
+/// that are read while products are made (.817, .910); steps that are chosen from the next 8 entries of each list so
+/// that warpgroups advance evenly, which loads more tiles twice (.768, .916; 64 channels .62); 3 warpgroups of 160
+/// registers for 64 channels (.68); waits that suspend the thread for longer (.826, .923); 4 stages in place of 5
+/// (.821).
 template <int Channels>
 struct attention_list_tuning {
   using policy_type = warpgroup_attention_policy;

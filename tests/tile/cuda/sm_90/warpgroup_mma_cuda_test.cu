@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/reference.hpp>
@@ -164,6 +165,90 @@ void check_product() {
   CHECK(wrong == 0);
 }
 
+}  // namespace
+
+namespace products_of_two_shapes {
+
+/// Sums of products of codes that begin at the bits of sums of products of bfloat16, whose operands have rows of 16
+/// bytes: two halves of the depth on the left, one for both on the right. Three warpgroups do so many times at once, so
+/// that they share the tensor cores.
+struct two_shapes {
+  using first_mma = warpgroup_mma<bfloat16, 128>;
+  using second_mma = warpgroup_mma<std::int8_t, 128>;
+  static constexpr int warpgroups = 3;
+  static constexpr int lanes = 128 * warpgroups;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr int rounds = 4000;
+  static constexpr int depth = 128;  ///< of codes
+  struct scratch_type {
+    alignas(1024) std::int8_t codes[128 * depth];  ///< of rows and of columns
+    alignas(128) bfloat16 left[2][64][8];
+    alignas(128) bfloat16 right[128][8];
+  };
+
+  std::int8_t const* codes;  ///< 128 x depth; the first 64 rows are those of both operands
+  bfloat16 const* left;      ///< 2 x 64 x 8
+  bfloat16 const* right;     ///< 128 x 8
+  std::int32_t* sums;        ///< 64 x 128, of the first round
+  std::int32_t* different;   ///< how many sums of later rounds were others
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
+    for (int i = group.lane; i < 128 * depth; i += lanes) {
+      scratch.codes[swizzled<std::int8_t>(i / depth, i % depth)] = codes[i];
+    }
+    for (int i = group.lane; i < 2 * 64 * 8; i += lanes) {
+      (&scratch.left[0][0][0])[i] = left[i];
+      (&scratch.right[0][0])[i] = right[i];
+    }
+    fence_async_proxy();
+    group.sync();
+    std::int32_t first[second_mma::registers];
+    multiply(scratch, first);
+    std::int32_t wrong = 0;
+    for (int round = 0; round < rounds; ++round) {
+      std::int32_t again[second_mma::registers];
+      multiply(scratch, again);
+#pragma unroll
+      for (int i = 0; i < second_mma::registers; ++i) {
+        wrong += again[i] != first[i] ? 1 : 0;
+      }
+    }
+    atomicAdd(different, wrong);
+    if (which == 0 && group.lane < 128) {
+#pragma unroll
+      for (int i = 0; i < second_mma::registers; ++i) {
+        int const row = group.lane / 32 * 16 + group.lane % 32 / 4 + i / 2 % 2 * 8;
+        sums[row * 128 + i / 4 * 8 + group.lane % 4 * 2 + i % 2] = first[i];
+      }
+    }
+  }
+
+ private:
+  __device__ static void multiply(scratch_type const& scratch, std::int32_t (&to)[second_mma::registers]) {
+    auto const left_address = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.left));
+    auto const right_address = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.right));
+    auto const rows =
+        matrix_descriptor::rows_of_128_bytes(static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.codes)));
+    begin_multiply(to);
+    first_mma::multiply(reinterpret_cast<float(&)[first_mma::registers]>(to),
+                        matrix_descriptor::rows_of_16_bytes(left_address, sizeof(scratch.left[0])),
+                        matrix_descriptor::rows_of_16_bytes(right_address, 0), false);
+    begin_multiply(to);
+#pragma unroll
+    for (int step = 0; step < depth / second_mma::depth; ++step) {
+      second_mma::multiply(to, rows.further(32 * step), rows.further(32 * step), true);
+    }
+    commit_multiply();
+    await_multiply<0>(to);
+  }
+};
+
+}  // namespace products_of_two_shapes
+
+namespace {
+
 constexpr operand_order along = operand_order::along_depth;
 constexpr operand_order across = operand_order::across_depth;
 
@@ -205,4 +290,49 @@ TEST_CASE("a warpgroup takes operands of 16 bits that lie across the depth", "[c
   check_product<bfloat16, 64, across, along>();
   check_product<bfloat16, 256, along, across>();
   check_product<float16, 128, across, across>();
+}
+
+TEST_CASE("products of codes are added to the bits of sums of another shape behind a fence", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using products_of_two_shapes::two_shapes;
+  tessera::cuda const exec;
+  if (!exec.has<two_shapes>()) {
+    WARN("not compiled for this device");
+    return;
+  }
+  std::vector<std::int8_t> codes(128 * two_shapes::depth);
+  std::vector<bfloat16> left(2 * 64 * 8);
+  std::vector<bfloat16> right(128 * 8);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<std::int8_t>(static_cast<int>(testing::hash(1, i) % 255) - 127);
+  }
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    left[i] = store<bfloat16>(i % 8 == 4 ? (i < left.size() / 2 ? 12582912.0F : 0.0F)
+                                         : static_cast<float>(testing::hash(2, i) % 15) - 7.0F);
+    right[i] = store<bfloat16>(i % 8 == 4 ? 1.0F : static_cast<float>(testing::hash(3, i) % 15) - 7.0F);
+  }
+  device_values<std::int8_t> const device_codes(codes);
+  device_values<bfloat16> const device_left(left);
+  device_values<bfloat16> const device_right(right);
+  device_values<std::int32_t> const sums(64 * 128);
+  device_values<std::int32_t> const different(std::vector<std::int32_t>{0});
+  exec.run(two_shapes{device_codes.data(), device_left.data(), device_right.data(), sums.data(), different.data()},
+           264);
+  std::vector<std::int32_t> const found = sums.download();
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::size_t const row = i / 128;
+    std::size_t const column = i % 128;
+    float begun = 0.0F;  // all partial sums are whole numbers below 2^24
+    for (std::size_t k = 0; k < 8; ++k) {
+      begun += (load(left[row * 8 + k]) + load(left[(64 + row) * 8 + k])) * load(right[column * 8 + k]);
+    }
+    auto expected = bit_cast<std::int32_t>(begun);
+    for (std::size_t k = 0; k < two_shapes::depth; ++k) {
+      expected += codes[row * two_shapes::depth + k] * codes[column * two_shapes::depth + k];
+    }
+    wrong += found[i] == expected ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+  CHECK(different.download()[0] == 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_pipeline`: extents and shared memory of warpgroup_attention, and its producer: the thread that hands
+/// `attention_pipeline`: shared memory of warpgroup_attention, and its producer: the thread that hands
 /// out work items and loads queries, keys and values by TMA.
 ///
 /// A thread block takes one work item after the other: blocks of queries, or splits of their keys. The producer fetches
@@ -11,7 +11,9 @@
 #include <type_traits>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/correction_products.cuh>
 #include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_shape.cuh>
 #include <tessera/program/attention/detail/forward_splits.hpp>
 #include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
@@ -34,51 +36,6 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Extents of warpgroup_attention: threads, rows, bytes of tiles.
-template <int Channels, warpgroup_attention_policy Policy>
-struct warpgroup_attention_shape {
-  static constexpr int channels = Channels;  ///< channels of a head of values that the program multiplies
-  /// Channels of a head of queries and keys that the program multiplies.
-  static constexpr int score_channels = Policy.score_channels > 0 ? Policy.score_channels : Channels;
-  /// Whether the program can make codes of queries itself.
-  static constexpr bool makes_query_codes = score_channels == Channels;
-  static constexpr int warpgroup = 128;      ///< threads of a warpgroup
-  static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
-  static constexpr int lanes = warpgroup * (Policy.consumers + 1);
-  static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< queries of a thread block
-  static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
-  /// Numbers of work items in shared memory, in the stages of queries.
-  static constexpr int work_stages = query_stages;
-  static constexpr int row_bytes =
-      score_channels % 128 == 0 ? 128 : 64;  ///< bytes of a row of a panel of queries or keys
-  static constexpr int panels = score_channels / row_bytes;
-  static constexpr int depth_steps = score_channels / 32;
-  static constexpr int query_bytes = rows * score_channels;                 ///< bytes of a block's codes of queries
-  static constexpr int key_bytes = attention_tile_keys * score_channels;    ///< bytes of a tile's codes of keys
-  static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< bytes of a tile's values, with ones
-
-  static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
-
-  /// The offset of 32 channels, of number `step`, in a tile of `tile_rows` rows.
-  TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
-    return 32 * step / row_bytes * (tile_rows * row_bytes) + 32 * step % row_bytes;
-  }
-
-  /// Columns of the product with values whose first channel is `first`; the last one has the column of ones as well.
-  TESSERA_FN static constexpr int value_columns(int first) {
-    int const left = Channels - first;
-    return left > Policy.value_channels ? Policy.value_channels : left + 8;
-  }
-
-  static_assert(Channels == 64 || Channels == 128 || Channels == 256,
-                "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels of values");
-  static_assert(score_channels % 64 == 0 && score_channels <= 256,
-                "tessera: attention by sm_90a's tensor cores takes up to four times 64 channels of queries and keys");
-  static_assert(has_register_budgets(1 + Policy.consumers,
-                                     Policy.producer_registers + Policy.consumers * Policy.consumer_registers),
-                "tessera: warpgroups cannot have more registers together than at the kernel's entry");
-};
-
 /// Terms: a score_terms, what is added to scores. IsListed: whether there are lists of tiles.
 template <int Channels, warpgroup_attention_policy Policy, class Terms, bool IsListed>
 struct attention_pipeline {
@@ -92,6 +49,7 @@ struct attention_pipeline {
   using tile_step = fill_step<Policy.stages>;
   /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
+  using group_count = pipeline_count<listed_steps<Policy.stages>::stages>;  ///< how many groups of steps there were
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
@@ -134,6 +92,8 @@ struct attention_pipeline {
     message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
     warp_work_item looked_up[4 * Policy.consumers];       ///< what each consumer warp has looked up
     std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
+    /// What sums begin at, if they begin at products.
+    std::conditional_t<Policy.begins_at_products, correction_products<Policy.consumers, Policy.stages>, no_terms> begun;
   };
 
   tensor_map query_map;  ///< codes of queries: (batch, head, padded token) x channel
@@ -190,6 +150,9 @@ struct attention_pipeline {
   /// and see all of that after it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
     let_next_kernel_start();
+    if constexpr (Policy.begins_at_products) {
+      scratch.begun.fill(group.lane, shape::lanes);
+    }
     fill_ones(group, scratch);
     if (group.lane == 0) {
       prefetch_tensor_map(query_map);
@@ -223,6 +186,10 @@ struct attention_pipeline {
         scratch.work.send(behind, next);
       }
     }
+    if constexpr (Policy.begins_at_products) {
+      scratch.key_ring.await_empty(pipeline);
+      scratch.begun.end(pipeline.stage);
+    }
   }
 
   /// Merges the lists of the thread block's work items. One warp.
@@ -233,7 +200,7 @@ struct attention_pipeline {
       tile_range seen{};
       list_cursor own = cursor_of(at.index, static_cast<std::int32_t>(thread_index_here() % 32), seen);
       own.start();
-      merge_lists(scratch.steps.merged, step, own,
+      merge_lists(scratch.steps, step, own,
                   [&](std::int32_t tile) { return tile >= seen.full_begin && tile < seen.full_end; });
     }
   }
@@ -344,16 +311,23 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
+    int key_fills = 1;
+    if constexpr (Policy.begins_at_products) {
+      key_fills += 32 * decltype(scratch.begun)::converters;
+    }
     scratch.query_ring.init(max(32 * query_coders, 1), 32 * warps);
     for (int stage = 0; stage < Policy.stages; ++stage) {
-      scratch.key_ring.full[stage].init(1);
+      scratch.key_ring.full[stage].init(key_fills);
       scratch.value_ring.full[stage].init(1);
       scratch.key_ring.empty[stage].init(32 * warps);
       scratch.value_ring.empty[stage].init(warps);
     }
     scratch.work.init(warps + 1 + query_coders + (IsListed ? 1 : 0));
     if constexpr (IsListed) {
-      scratch.steps.merged.init(1);
+      scratch.steps.init(warps);
+    }
+    if constexpr (Policy.begins_at_products) {
+      scratch.begun.init();
     }
     fence_barrier_init();
   }
@@ -382,20 +356,33 @@ struct attention_pipeline {
   /// Loads the tiles of steps through lists. A step without a tile passes through a stage, too.
   __device__ __forceinline__ void load_listed(scratch_type& scratch, pipeline_type& pipeline, std::int32_t key_head,
                                               term_rows const& rows, step_state& step) const {
-    list_step next;
-    for (auto const at : pipelined(ring_filler(pipeline), steps_while([&next] { return !next.is_last(); }))) {
-      next = scratch.steps.merged.receive(step);
-      step.advance();
-      shared_barrier& full = at.when_empty(scratch.key_ring);
-      scratch.steps.of_stage[at.stage].write(next);
-      if (next.takers() > 0) {
-        load_keys(scratch, at, key_head, next.tile(), rows, next);
-        load_values(scratch, at, key_head, next.tile());
-      } else {
-        full.arrive();
-        at.when_empty(scratch.value_ring).arrive();
+    bool is_last = false;
+    while (!is_last) {
+      scratch.steps.ring.await_full(step);
+      step_group const& group = scratch.steps.groups[step.stage];
+      step_plan const plan = group.plans[0].read();  // the first warpgroup's, which has as many steps as others
+      is_last = plan.is_last();
+      for (auto const at : pipelined(ring_filler(pipeline), step_range{0, plan.count()})) {
+        load_step(scratch, at, key_head, rows, group.steps[at.index].read());
       }
+      scratch.steps.ring.empty[step.stage].arrive();
+      step.advance();
     }
+  }
+  __device__ __forceinline__ void load_step(scratch_type& scratch, tile_step const& at, std::int32_t key_head,
+                                            term_rows const& rows, list_step step) const {
+    shared_barrier& full = at.when_empty(scratch.key_ring);
+    scratch.steps.of_stage[at.stage].write(step);
+    if (step.takers() != 0) {
+      load_keys(scratch, at, key_head, step.tile(), rows, step);
+      load_values(scratch, at, key_head, step.tile());
+      return;
+    }
+    if constexpr (Policy.begins_at_products) {
+      scratch.begun.pass_over(at.stage);
+    }
+    full.arrive();
+    at.when_empty(scratch.value_ring).arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
@@ -420,8 +407,8 @@ struct attention_pipeline {
     shared_barrier& full = at.when_empty(scratch.key_ring);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    load_terms(scratch, at.stage, tile, rows, shape::key_bytes + scale_bytes, step);
-    load_bytes(scratch.key_scales[at.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
+    shared_barrier& loads_scales = load_terms(scratch, at.stage, tile, rows, scale_bytes, step);
+    load_bytes(scratch.key_scales[at.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, loads_scales);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[at.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
@@ -436,20 +423,33 @@ struct attention_pipeline {
     return terms.rows_of(work.head, query_heads, work.block * Policy.consumers,
                          divide_up(queries, shape::warpgroup_rows));
   }
-  /// Announces the bytes of a tile of keys and its terms, and starts to load the terms.
-  __device__ __forceinline__ void load_terms(scratch_type& scratch, int stage, std::int32_t tile, term_rows const& rows,
-                                             int other_bytes, list_step step) const {
+  /// Announces the bytes of a tile of keys, its scales and its terms, and starts to load the terms. Returns the barrier
+  /// at which scales are to arrive: that of the terms, which some warps take with the scales before consumers do, or
+  /// that of the keys.
+  __device__ __forceinline__ shared_barrier& load_terms(scratch_type& scratch, int stage, std::int32_t tile,
+                                                        term_rows const& rows, int scale_bytes, list_step step) const {
     shared_barrier& full = scratch.key_ring.full[stage];
     if constexpr (term_loader<Terms>::is_none) {
-      full.arrive_and_expect(other_bytes);
+      full.arrive_and_expect(shape::key_bytes + scale_bytes);
+      return full;
     } else {
       std::int32_t const own = min(rows.blocks, Policy.consumers);  // warpgroups that have queries
-      full.arrive_and_expect(other_bytes + (IsListed ? step.takers() : own) * term_loader<Terms>::bytes);
+      unsigned const takers = IsListed ? step.takers() : (1U << own) - 1;
+      int const term_bytes = popcount(takers) * term_loader<Terms>::bytes;
+      shared_barrier* loads = &full;
+      if constexpr (Policy.begins_at_products) {
+        full.arrive_and_expect(shape::key_bytes);
+        loads = &scratch.begun.load(stage, takers, rows.block);
+        loads->arrive_and_expect(scale_bytes + term_bytes);
+      } else {
+        full.arrive_and_expect(shape::key_bytes + scale_bytes + term_bytes);
+      }
       for (std::int32_t i = 0; i < own; ++i) {
-        if (!IsListed || step.is_taken_by(i)) {  // takers are among them
-          terms.load(scratch.terms[stage], i, rows, tile, padded_keys, full);
+        if (!IsListed || (takers >> i & 1) != 0) {
+          terms.load(scratch.terms[stage], i, rows, tile, padded_keys, *loads);
         }
       }
+      return *loads;
     }
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, tile_step const& at, std::int32_t head,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `list_step`, `listed_steps` and `list_cursor`: how a thread block of warpgroup_attention walks over the lists of
+/// `listed_steps`, `step_plan` and `list_cursor`: how a thread block of warpgroup_attention walks over the lists of
 /// tiles of its warpgroups (view/attention_block_list.hpp).
 ///
 /// Each warpgroup has 64 queries, and so a list of its own. One warp of the producer's warpgroup merges the lists of a
 /// work item: it has a cursor in each, takes the least tile under a cursor as the next step, and advances the cursors
 /// that are at this tile. So each entry of each list is in one step, whatever the order of the lists, also where it is
-/// there twice; and where all lists ascend, warpgroups that see the same tile take the same step. The producer loads
-/// the steps' tiles as it loads others. Warpgroups that do not take a step release its stage at once.
+/// there twice; and where all lists ascend, warpgroups that see the same tile take the same step. It sends up to ten
+/// steps at a time, with a plan for each warpgroup, which so asks no memory before a step what to do. The producer
+/// loads the steps' tiles as it loads others. Warpgroups that do not take a step release its stage at once.
 ///
 /// Count, for lists of half of the tiles, chosen at random for each block of 64 queries, and three warpgroups: seven
 /// eighths of all tiles are loaded, and three halves of a warpgroup's work are done for each; a tile of 128 channels
@@ -18,61 +19,141 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// A step through lists, in one word: a tile, the warpgroups that take it, those of them that need no mask for it, and
-/// whether it is the work item's last step.
+/// A step through lists, in one word: a tile and the warpgroups that take it.
 struct list_step {
-  static constexpr int tile_bits = 22;                   ///< of fewer than 2^29 keys
-  static constexpr int most_warpgroups = 4;              ///< of a thread block
-  static constexpr std::int32_t last = -2147483647 - 1;  ///< the bit of a last step
+  static constexpr int tile_bits = 22;       ///< of fewer than 2^29 keys
+  static constexpr int most_warpgroups = 4;  ///< of a thread block
 
   std::int32_t word = 0;  ///< all of it
 
-  /// The step to a tile. `takers`, `plain`: bit i is that of warpgroup i.
-  [[nodiscard]] TESSERA_FN static constexpr list_step of(std::int32_t tile, unsigned takers, unsigned plain,
-                                                         bool is_last) {
-    unsigned const flags = takers << tile_bits | plain << (tile_bits + most_warpgroups);
-    return {tile | static_cast<std::int32_t>(flags) | (is_last ? last : 0)};
+  /// The step to a tile. `takers`: bit i is that of warpgroup i.
+  [[nodiscard]] TESSERA_FN static constexpr list_step of(std::int32_t tile, unsigned takers) {
+    return {tile | static_cast<std::int32_t>(takers << tile_bits)};
   }
   /// The number of the tile.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t tile() const { return word & ((1 << tile_bits) - 1); }
-  /// How many warpgroups take it; there is a step that none takes where all lists are empty.
-  [[nodiscard]] TESSERA_FN constexpr int takers() const {
-    int count = 0;
-    for (int i = 0; i < most_warpgroups; ++i) {
-      count += is_taken_by(i) ? 1 : 0;
-    }
-    return count;
-  }
-  /// Whether a warpgroup takes it.
-  [[nodiscard]] TESSERA_FN constexpr bool is_taken_by(int warpgroup) const {
-    return (word >> (tile_bits + warpgroup) & 1) != 0;
-  }
-  /// The bit of `word` that says whether the warpgroup that takes the step sees all of the tile's keys.
-  [[nodiscard]] TESSERA_FN static constexpr std::int32_t plain_bit(int warpgroup) {
-    return 1 << (tile_bits + most_warpgroups + warpgroup);
-  }
-  /// Whether the work item has no further step.
-  [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return word < 0; }
+  /// The warpgroups that take it, each with a bit; there is a step that none takes where all lists are empty.
+  [[nodiscard]] TESSERA_FN constexpr unsigned takers() const { return static_cast<unsigned>(word) >> tile_bits; }
 };
 
-/// Steps in shared memory: on their way to the producer, and those of the stages of keys.
+/// What a warpgroup does in up to ten steps that follow each other, in one word, so that it asks no memory before each
+/// tile: loads from shared memory take 200 cycles beside tensor cores that read their operands there.
+struct step_plan {
+  static constexpr int most = 10;  ///< steps
+
+  std::int32_t word = 1 | last;  ///< all of it
+
+  /// That no step is taken of a work item's first `count` that are left, behind which there are none (`is_last`) or
+  /// others.
+  [[nodiscard]] TESSERA_FN static constexpr step_plan of_none(int count, bool is_last) {
+    return {1 << count | (is_last ? last : 0)};
+  }
+  /// The same, but that a step is taken. `is_plain`: whether the warpgroup sees all keys of its tile, `is_first`:
+  /// whether that is the sequence's first one.
+  [[nodiscard]] TESSERA_FN constexpr step_plan with(int step, bool is_plain, bool is_first) const {
+    return {word | (1 | (is_plain ? plain : 0) | (is_first ? first : 0)) << step};
+  }
+  /// The same where no tile is taken without a mask.
+  [[nodiscard]] TESSERA_FN constexpr step_plan all_masked() const { return {word & (last | taken_bits | first_bits)}; }
+
+  /// Whether there is a step.
+  [[nodiscard]] TESSERA_FN constexpr bool has_step() const { return (word & taken_bits) != 1; }
+  /// Whether the work item has no steps behind these.
+  [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return word < 0; }
+  /// Whether the next step is taken.
+  [[nodiscard]] TESSERA_FN constexpr bool takes() const { return (word & 1) != 0; }
+  /// Whether its tile needs no mask.
+  [[nodiscard]] TESSERA_FN constexpr bool is_plain() const { return (word & plain) != 0; }
+  /// Whether its tile is the sequence's first one.
+  [[nodiscard]] TESSERA_FN constexpr bool is_first() const { return (word & first) != 0; }
+  /// How many steps there are.
+  [[nodiscard]] __device__ __forceinline__ int count() const { return 31 - __clz(word & taken_bits); }
+  /// Goes on to the step after. The sign stays.
+  TESSERA_FN constexpr void advance() { word = word >> 1 & ~(plain >> 1 | first >> 1); }
+
+ private:
+  // Bits 0 to 9 say which steps are taken, with a 1 above the last; 11 to 20 which are plain, 21 to 30 which are first.
+  static constexpr std::int32_t taken_bits = (2 << most) - 1;
+  static constexpr std::int32_t plain = 2 << most;
+  static constexpr std::int32_t first = plain << most;
+  static constexpr std::int32_t first_bits = ((1 << most) - 1) << (2 * most + 1);
+  static constexpr std::int32_t last = -2147483647 - 1;
+};
+
+/// Up to ten steps.
+struct step_group {
+  shared_message<step_plan> plans[list_step::most_warpgroups];  ///< of each warpgroup
+  shared_message<list_step> steps[step_plan::most];             ///< each step
+};
+
+/// Steps in shared memory: groups on their way to the producer and the consumers, and those of the stages of keys.
 template <int Stages>
 struct listed_steps {
-  /// 8 steps are merged ahead of the producer.
-  using ring_type = message_ring<list_step, 8>;
-  /// Where merging, or the producer, is.
-  using state_type = typename ring_type::state_type;
+  static constexpr int stages = 4;  ///< groups that are merged ahead of the consumers
+  /// Where merging, the producer or a consumer is.
+  using state_type = pipeline_state<stages>;
 
-  ring_type merged;                            ///< steps that have been merged
+  stage_ring<stages> ring;                     ///< of groups
+  step_group groups[stages];                   ///< groups
   shared_message<list_step> of_stage[Stages];  ///< the step of each stage of keys
+
+  /// One thread, before fence_barrier_init(). `warps`: how many warps receive plans.
+  __device__ __forceinline__ void init(int warps) { ring.init(1, 32 * warps + 1); }
+  /// Waits for a warpgroup's plan of the next group, of which no tile is taken without a mask if it `masks_all`. A
+  /// warp.
+  [[nodiscard]] __device__ __forceinline__ step_plan receive(pipeline_count<stages>& count, int warpgroup,
+                                                             bool masks_all) {
+    state_type const at = count;
+    ring.await_full(at);
+    step_plan const read = groups[at.stage].plans[warpgroup].read();
+    ring.empty[at.stage].arrive();
+    count.go_on(1);
+    step_plan const plan = masks_all ? read.all_masked() : read;
+    return {static_cast<std::int32_t>(bits_of_warp(static_cast<unsigned>(plan.word)))};  // in a uniform register
+  }
+};
+
+/// A tile of lists, whose number is read where it is needed, for it takes long.
+class listed_tile {
+ public:
+  __device__ __forceinline__ listed_tile(shared_message<list_step> const& step, step_plan const& plan)
+      : step_(step), is_first_(plan.is_first()) {}
+
+  /// The number of the tile.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t number() const { return step_.read().tile(); }
+  /// A float that is there once the number and `value` have been read: behind it the stage may be released. It is
+  /// neither's value.
+  [[nodiscard]] __device__ __forceinline__ static float behind(std::int32_t number, float value) {
+    return number == 0 ? -value : value;
+  }
+  /// Whether it is the sequence's first one.
+  [[nodiscard]] __device__ __forceinline__ bool is_first() const { return is_first_; }
+
+ private:
+  shared_message<list_step> const& step_;
+  bool is_first_;
+};
+/// The same of a tile whose number is known.
+struct known_tile {
+  std::int32_t tile;  ///< its number
+
+  /// The number of the tile.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t number() const { return tile; }
+  /// The value.
+  [[nodiscard]] __device__ __forceinline__ static float behind(std::int32_t, float value) { return value; }
+  /// Whether it is the sequence's first one.
+  [[nodiscard]] __device__ __forceinline__ bool is_first() const { return tile == 0; }
 };
 
 /// A lane's place in a list. Tiles from `begin` to `end` - 1 count, others are passed over.
@@ -115,21 +196,36 @@ struct list_cursor {
 
 /// Merges the lists that lanes have cursors of, of which `is_plain`(tile) says whether the lane's rows see all of its
 /// keys, and sends the steps: at least one. A warp.
-template <int Stages, class IsPlain>
-__device__ __forceinline__ void merge_lists(message_ring<list_step, Stages>& steps, pipeline_state<Stages>& to,
-                                            list_cursor& own, IsPlain const& is_plain) {
+template <class Steps, class IsPlain>
+__device__ __forceinline__ void merge_lists(Steps& steps, typename Steps::state_type& to, list_cursor& own,
+                                            IsPlain const& is_plain) {
+  constexpr int at_first = 3;  // so that the thread block's first loads begin early
+  auto const lane = static_cast<int>(thread_index() % 32);
   bool is_last = false;
-  while (!is_last) {
-    std::int32_t const tile = -largest_of_warp(-own.tile);
-    bool const takes = own.tile == tile && tile != list_cursor::none;
-    unsigned const takers = ballot_of_warp(takes);
-    unsigned const plain = ballot_of_warp(takes && is_plain(tile));
-    if (takes) {
-      own.advance();
+  for (int most = at_first; !is_last; most = step_plan::most) {
+    shared_barrier& full = steps.ring.await_empty(to);
+    step_group& group = steps.groups[to.stage];
+    step_plan plan{0};
+    int count = 0;
+    for (; count < most && !is_last; ++count) {
+      std::int32_t const tile = -largest_of_warp(-own.tile);
+      bool const takes = own.tile == tile && tile != list_cursor::none;
+      unsigned const takers = ballot_of_warp(takes);
+      if (takes) {
+        plan = plan.with(count, is_plain(tile), tile == 0);
+        own.advance();
+      }
+      is_last = all_of_warp(own.tile == list_cursor::none);
+      if (lane == 0) {
+        group.steps[count].write(list_step::of(takers == 0 ? 0 : tile, takers));
+      }
     }
-    is_last = all_of_warp(own.tile == list_cursor::none);
-    if (thread_index() % 32 == 0) {
-      steps.send(to, list_step::of(takers == 0 ? 0 : tile, takers, plain, is_last));
+    if (lane < list_step::most_warpgroups) {
+      group.plans[lane].write({plan.word | step_plan::of_none(count, is_last).word});
+    }
+    sync_warp();
+    if (lane == 0) {
+      full.arrive();
     }
     to.advance();
   }

@@ -2,11 +2,10 @@
 /// `score_terms`: what attention adds to scores in warpgroup_attention: a bias of the caller's, and the scores of mean
 /// queries where queries are smoothed.
 ///
-/// Cost for each score: what the bias takes. Corrections are the same for all rows of a warpgroup: a lane reads 16
-/// bytes of shared memory for eight scores. A LinearBias takes half an instruction.
-///
-/// Terms that are corrections alone have a known range, so that one comparison says whether sums may begin at all of
-/// them; otherwise a lane looks at each, half an instruction a score.
+/// Cost for each score: what the bias takes. A LinearBias takes half an instruction. Corrections are the same for all
+/// rows of a warpgroup: beside a bias a lane reads 16 bytes of shared memory for eight scores; alone they have a known
+/// range, and tensor cores make what sums begin at (attention/detail/correction_products.cuh). Of other terms a lane
+/// looks at each to find whether sums may begin at them, half an instruction a score.
 #pragma once
 
 #include <cstdint>
@@ -57,11 +56,12 @@ struct score_terms {
   static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
   static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
   static constexpr bool has_range = HasCorrections && !has_bias;        ///< whether the range of terms is known
-  /// The float that stands for `offset` among those whose bits a row's sums begin at. The second row's is 1 larger, so
-  /// that the compiler does not copy the first row's sums where both have the same terms: a copy takes twice the cycles
-  /// of a multiply-add.
+  /// The float that stands for `offset` among those whose bits a row's sums begin at. The second row's is 1 larger
+  /// where lanes make these bits, so that the compiler does not copy the first row's where both have the same terms: a
+  /// copy takes twice the cycles of a multiply-add. Tensor cores make the bits of corrections
+  /// (attention/detail/correction_products.cuh), in the middle.
   TESSERA_FN static constexpr float base(int row) {
-    return (has_range ? 10485760.0F : score_sums::begin_center) + static_cast<float>(row);
+    return has_range ? piecewise_linear_softmax::integer_magic : score_sums::begin_center + static_cast<float>(row);
   }
 
   Bias bias;  ///< added to scores, natural
@@ -117,64 +117,23 @@ struct score_terms {
   [[nodiscard]] __device__ __forceinline__ bool begin(Work const volatile& work, int warp, std::int32_t tile,
                                                       Staged const& staged, float scale, typename Rows::bits_type& sums,
                                                       score_row_values<float>& offset) const {
-    if constexpr (has_range) {
-      correction_range const& range = staged.corrections[warp / 4].range;
-      float const units = fast_reciprocal(scale);
-      begin_at_corrections(staged, warp, units, sums);
-      offset = {{{range.least, range.least}}};
-      return range.spread * units < widest;
-    } else {
-      row_terms added;
-      std::int32_t own_tile[1] = {tile};
-      pin_registers(own_tile);
-      of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
-      Rows::template begin<score_terms>(sums, scale, added);
-      offset = added.first();
-      return Rows::template is_begun<is_line>(sums, offset);
-    }
-  }
-  /// Makes sums of products of sums that began at terms, which `added` are.
-  template <class Rows, class Staged>
-  __device__ __forceinline__ static void end(Staged const& staged, int warp, float scale, row_terms const& added,
-                                             typename Rows::bits_type& sums) {
-    if constexpr (has_range) {
-      typename Rows::bits_type begun;
-      begin_at_corrections(staged, warp, fast_reciprocal(scale), begun);
-      score_words::each_with_both<score_words>(warpgroup_lane::of_thread(), begun, sums,
-                                               [](int, int, std::int32_t before, std::int32_t& sum) { sum -= before; });
-    } else {
-      Rows::template end<score_terms>(sums, scale, added);
-    }
+    row_terms added;
+    std::int32_t own_tile[1] = {tile};
+    pin_registers(own_tile);
+    of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
+    Rows::template begin<score_terms>(sums, scale, added);
+    offset = added.first();
+    return Rows::template is_begun<is_line>(sums, offset);
   }
 
  private:
   static constexpr int scores = 64;  ///< of a lane
-  /// Sums begin at floats from `base` to this much above: sums of magnitude below 2^21 leave their exponent as it is.
-  static constexpr float widest = 4194000.0F;
 
   /// The lane's corrections of keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, t being lane % 4, of 16 keys of a tile.
   template <class Staged>
   [[nodiscard]] __device__ __forceinline__ static float4 four_corrections(Staged const& staged, int warp, int sixteen) {
     float const* const values = staged.corrections[warp / 4].values;
     return *reinterpret_cast<float4 const*>(values + thread_index_here() % 4 * 4 + 16 * sixteen);
-  }
-  /// Makes the bits of floats, each of which is base() and a correction less the lowest one, in units of a scale.
-  template <class Staged>
-  __device__ __forceinline__ static void begin_at_corrections(Staged const& staged, int warp, float units,
-                                                              std::int32_t (&sums)[scores]) {
-    float const first = __fmaf_rn(-staged.corrections[warp / 4].range.least, units, base(0));
-    float const again = __fmaf_rn(-staged.corrections[warp / 4].range.least, units, base(1));
-#pragma unroll
-    for (int i = 0; i < scores; i += 8) {
-      float4 const four = four_corrections(staged, warp, i / 8);
-      float const terms[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        int const at = i + j / 2 * 4 + j % 2;
-        sums[at] = __float_as_int(__fmaf_rn(terms[j], units, first));
-        sums[at + 2] = __float_as_int(__fmaf_rn(terms[j], units, again));
-      }
-    }
   }
   static constexpr float log2_e = 1.4426950408889634F;
 

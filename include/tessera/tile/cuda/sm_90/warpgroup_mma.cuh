@@ -11,8 +11,9 @@
 ///     await_multiply<0>(sums);                                    // all but the last 0 commits are done
 ///
 /// Operands lie in shared memory as TMA writes them with a swizzle of 128 bytes: rows of 128 bytes along the depth,
-/// tiles aligned to 1024 bytes; or rows of 64 bytes, where the depth is less. Thread t of the warpgroup holds, in
-/// register 4 j + 2 h + i, the sum of row 16 (t / 32) + (t % 32) / 4 + 8 h and column 8 j + 2 (t % 4) + i.
+/// tiles aligned to 1024 bytes; or rows of 64 bytes, where the depth is less; or rows of 16 bytes without a swizzle.
+/// Thread t of the warpgroup holds, in register 4 j + 2 h + i, the sum of row 16 (t / 32) + (t % 32) / 4 + 8 h and
+/// column 8 j + 2 (t % 4) + i.
 ///
 /// Sums of 8-bit floats keep about 13 bits of mantissa below the largest addend (as cuBLAS does with fast
 /// accumulation). Sums of other types round as fp32, or are exact.
@@ -48,6 +49,12 @@ struct matrix_descriptor {
     constexpr std::uint64_t swizzle = Bytes == 128 ? 1 : 2;
     constexpr std::uint64_t stride = 8 * Bytes;
     return {swizzle << 62 | stride >> 4 << 32 | std::uint64_t{1} << 16 | ((address & 0x3ffffU) >> 4)};
+  }
+  /// Rows of 16 bytes along the depth, one after the other, not swizzled: half of what one multiply() takes. The other
+  /// half, of all rows, lies `leading` bytes further on; 0: it is the same.
+  __device__ __forceinline__ static matrix_descriptor rows_of_16_bytes(std::uint32_t address, int leading) {
+    constexpr std::uint64_t stride = std::uint64_t{8} * 16;
+    return {stride >> 4 << 32 | static_cast<std::uint64_t>(leading >> 4) << 16 | ((address & 0x3ffffU) >> 4)};
   }
   /// Swizzled by 128 bytes. The meaning of the strides, in bytes, depends on the order: PTX ISA, "Matrix Descriptor".
   __device__ __forceinline__ static matrix_descriptor with_strides(std::uint32_t address, int leading, int stride) {
