@@ -9,14 +9,18 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/program/attention/detail/byte_products.cuh>
 #include <tessera/program/attention/detail/half_products.cuh>
+#include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
 #include <tessera/program/attention/split_keys.cuh>
 #include <tessera/sage_attention2.hpp>
@@ -35,8 +39,8 @@ using namespace tessera_test;
 
 namespace {
 
-template <class Attention, int Channels, int Sets>
-using halves = detail::half_products<typename Attention::method, Channels, Sets>;
+template <class Attention, int Channels, int Sets, class StoredValue = float8_e4m3>
+using halves = detail::half_products<typename Attention::method, Channels, Sets, StoredValue>;
 template <class Attention, int Channels, int Architecture>
 using bytes_of = detail::byte_products<typename Attention::method, Channels,
                                        policy_of<byte_products_tuning<Channels>>(Architecture)>;
@@ -49,6 +53,26 @@ constexpr bool is_small() {
   return program::blocks_per_multiprocessor * (detail::launch_shape<program>::shared_bytes + 1024) <= 100 * 1024;
 }
 static_assert(is_small<64, 890>() && is_small<128, 890>() && is_small<64, 1200>() && is_small<128, 1200>());
+
+/// Values as a program takes them: the codes, or the numbers that widen_to_halves makes of them in `memory`.
+template <class StoredValue>
+quantized_value_heads<StoredValue> stored_values(cuda const& exec, quantized_value_heads<float8_e4m3> const& values,
+                                                 buffer<float16>& memory) {
+  if constexpr (std::is_same_v<StoredValue, float16>) {
+    auto const& codes = values.codes;
+    detail::widen_to_halves const program{reinterpret_cast<uint4 const*>(codes.data),
+                                          reinterpret_cast<uint4*>(memory.data()), codes.size() / 16};
+    exec.run(program, program.groups());
+    quantized_value_heads<float16> found{};
+    found.codes = {memory.data(),
+                   {codes.extent(0), codes.extent(1), codes.extent(2), codes.extent(3), codes.extent(4)}};
+    found.scales = values.scales;
+    found.mean = values.mean;
+    return found;
+  } else {
+    return values;
+  }
+}
 
 /// Runs the program with such products, with the keys in `splits` parts, over codes that the host made.
 template <class Attention, class Products, class T>
@@ -83,16 +107,18 @@ attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, 
     partials = {{split_totals.data(), {splits, s.batch, s.query_heads, s.queries, s.channels_of_values()}},
                 {split_rows.data(), {splits, s.batch, s.query_heads, s.queries}}};
   }
-  forward_by_warps<Products, T> const program{s,
-                                              heads.queries,
-                                              heads.keys,
-                                              heads.values,
-                                              query_lengths,
-                                              key_lengths,
-                                              p.options.window_left,
-                                              p.options.keys_behind(),
-                                              writer,
-                                              partials};
+  buffer<float16> memory_of_values(exec, heads.values.codes.size());
+  forward_by_warps<Products, T> const program{
+      s,
+      heads.queries,
+      heads.keys,
+      stored_values<typename Products::sources::stored_type>(exec, heads.values, memory_of_values),
+      query_lengths,
+      key_lengths,
+      p.options.window_left,
+      p.options.keys_behind(),
+      writer,
+      partials};
   exec.run(program, program.groups());
   if (splits > 1) {
     merge_attention<method, T> const merge{partials, writer};
@@ -116,8 +142,11 @@ bool agree(std::vector<double> const& found, std::vector<double> const& expected
 template <class Attention, int Channels, class T, class Check>
 void run_all(attention_problem<T> const& p, std::int64_t splits, Check const& check, cuda const& exec = {}) {
   check(run_by_warps<Attention, halves<Attention, Channels, 1>>(exec, p, splits), "one set");
+  check(run_by_warps<Attention, halves<Attention, Channels, 1, float16>>(exec, p, splits), "one set, values in fp16");
   if constexpr (Channels == 128) {
     check(run_by_warps<Attention, halves<Attention, Channels, 2>>(exec, p, splits), "two sets");
+    check(run_by_warps<Attention, halves<Attention, Channels, 2, float16>>(exec, p, splits),
+          "two sets, values in fp16");
   }
   using of_ada = bytes_of<Attention, Channels, 890>;
   using of_blackwell = bytes_of<Attention, Channels, 1200>;

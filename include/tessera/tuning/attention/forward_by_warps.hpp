@@ -22,29 +22,37 @@ struct forward_by_warps_policy {
 /// The policy for calls with 128 channels: two sets where many keys hide what a block of 256 rows takes at its
 /// beginning and end, where no diagonal cuts blocks, and where the blocks are filled and enough.
 ///
-/// sm_80's code on an H200, TFLOP/s over codes (causal), from several runs; the numbers of a row but those of 2 x 16
-/// heads and of 32K are from one run, and between runs the same program varies by 1 %:
+/// sm_80's code on an H200, TFLOP/s over codes (causal), where values are widened once, that included, and where each
+/// thread block widens them; before, with a sync of all warps for each tile. Numbers are from one run; calls of inputs
+/// in bf16 have 2 % less.
 ///
-///     128 channels                                 one set      two sets
-///     4K                                           299 (230)    292 (210)
-///     8K                                           341 (293)    345 (279)
-///     16K, 2 x 16 heads                            361 (344)    378 (336)
+///     128 channels                    widened once                 by blocks                    with syncs
+///                                     one set      two sets        one set      two sets        one set      two sets
+///     4K, 8 x 16 heads                342 (263)    335 (240)       324 (257)    336 (237)       315 (254)    318 (236)
+///     8K, 2 x 16 heads                387          391             357          387             343          360
+///     16K, 2 x 16 heads               417 (392)    427 (383)       380 (361)    415 (365)       364 (349)    389 (351)
+///     32K, 8 heads                    (422)        (442)           (385)        (405)           (368)        (399)
+///     64 channels, 16K, 2 x 32 heads  379 (340)                    362 (328)                    359 (323)
+///
+///     with syncs, 128 channels                     one set      two sets
 ///     16K, 16 heads; 8; 4                          364; 362; 360    378; 375; 376
 ///     1024 queries of 16K keys; 4096; 4097         357; 363; 347    369; 369; 334
 ///     16K and one query                            360 (327)    365 (297)
-///     32K, 8 heads                                 372          397
 ///
-///     16K                                          128 channels, two sets    64 channels, one set of 32 rows
-///     this, references in shared memory            378 (336)                 353 (314)
+///     with syncs, 16K                              128 channels, two sets    64 channels, one set of 32 rows
+///     references in shared memory                  378 (336)                 353 (314)
 ///     references in registers                      373 (334)                 348 (310)
 ///     the same, keys copied late                   374 (336)                 (this)
 ///     keys copied late                             367 (327)                 (this)
 ///     sums of weights in shared memory             378 (336)                 337 (303)
 ///
-/// One set of 128 channels has 338 (causal; 16K) and 296 (4K) with references in shared memory, with them in registers
-/// in the same run 340 and 300. ptxas, bytes of stack in the plain and the longer way together: two sets 144 on sm_80,
-/// 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120 280; one set of
-/// 128 channels none.
+/// What bounds it: an m16n8k16 of fp16 or m16n8k32 of bytes takes 6.1 to 6.4 cycles of a scheduler, and as many cycles
+/// as other instructions are issued beside it are added: 8.6 with two multiply-adds, 12.3 with six, 8.4 with two
+/// maxima. A warp alone has one in 8.2 cycles. So mma.sync hides no instruction, and a tile of 32 rows of a warp, 400
+/// products and some 1070 other instructions, takes 3550 cycles of a scheduler at least, 1220 where codes are widened
+/// 3700. At 427 TFLOP/s it takes 80 to 90 % more than half of what two warps have at the 1.6 to 1.7 GHz that the power
+/// allows. Tried, where codes are widened (two sets; 418 in that run): warps that begin half a tile later by a barrier,
+/// 384, by a pause, 396; the codes widened after all products, 406.
 ///
 /// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
 /// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
