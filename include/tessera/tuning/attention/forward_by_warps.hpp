@@ -46,19 +46,19 @@ struct forward_by_warps_policy {
 ///     keys copied late                             367 (327)                 (this)
 ///     sums of weights in shared memory             378 (336)                 337 (303)
 ///
-/// What bounds it: an m16n8k16 of fp16 or m16n8k32 of bytes takes 6.1 to 6.4 cycles of a scheduler, and as many cycles
-/// as other instructions are issued beside it are added: 8.6 with two multiply-adds, 12.3 with six, 8.4 with two
-/// maxima. A warp alone has one in 8.2 cycles. So mma.sync hides no instruction, and a tile of 32 rows of a warp, 400
-/// products and some 1070 other instructions, takes 3550 cycles of a scheduler at least, 1220 where codes are widened
-/// 3700. At 427 TFLOP/s it takes 80 to 90 % more than half of what two warps have at the 1.6 to 1.7 GHz that the power
-/// allows. Tried, where codes are widened (two sets; 418 in that run): warps that begin half a tile later by a barrier,
-/// 384, by a pause, 396; the codes widened after all products, 406.
+/// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183.
 ///
-/// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
-/// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
-/// from shared memory: at 362 TFLOP/s tensor cores are busy for 0.42 of the time. By ncu (a form that had 359) warps
-/// wait for fixed latencies for 0.27 of it, for tensor cores and for shared memory for 0.17 each: the two warps of a
-/// scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (none is left to load operands
+/// What bounds it: a product, of fp16 or bytes, takes 6.1 to 6.4 cycles of a scheduler, and other instructions, of its
+/// warp or another one, are added to that: 8.6 with two multiply-adds for each product, 12.3 with six, 8.4 with two
+/// maxima, and 8.4 with a load of four matrices for two products, where 128 bytes a cycle of shared memory are the
+/// bound. A warp alone has a product in 8.2 cycles. So mma.sync hides nothing. For 32 rows, 128 keys and 128 channels a
+/// warp has 400 products and some 1120 other instructions, where it widens codes 1260: two warps take 7240 and 7520
+/// cycles of their scheduler for them. At 427 TFLOP/s and the 1.7 GHz that clocks of phases say, they take 8800.
+///
+/// Tried with two sets that widen codes (418): the second half of the warps begins half a tile later, by a barrier 384,
+/// by a pause 396, with more registers spilled; codes widened after all products, 406.
+///
+/// Tried with syncs and 128 channels: 12 warps of 168 registers, 321 (none is left to load operands
 /// ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a warp that
 /// multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before the
 /// values are multiplied, with its softmax between their products, 350; values multiplied a sync later by half of the
@@ -67,7 +67,7 @@ struct forward_by_warps_policy {
 /// four reads from shared memory at the beginning of a tile cost 7 %.
 struct forward_by_warps_tuning {
   using policy_type = forward_by_warps_policy;
-  static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2.5 % longer than one
+  static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2 % longer than one
   static constexpr std::int64_t fewest_queries = 1024;  ///< of a sequence; fewer were not measured
   static constexpr std::int64_t any_queries = 16384;    ///< from here on a block that is half empty costs little
   static constexpr std::int64_t rows_each = 480;        ///< queries of all heads for each multiprocessor, at least
