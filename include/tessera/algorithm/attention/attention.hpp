@@ -100,6 +100,7 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
   to.query_starts = call.query_starts;
   to.counters = call.counters;
   to.work_splits = call.work_splits;
+  to.halves_of_values = call.halves_of_values;
   to.has_cleared_counters = call.has_cleared_counters;
   return to;
 }

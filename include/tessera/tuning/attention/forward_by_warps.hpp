@@ -77,13 +77,13 @@ struct forward_by_warps_policy {
 /// Tried with two sets that widen codes (418): the second half of the warps begins half a tile later, by a barrier 384,
 /// by a pause 396, with more registers spilled; codes widened after all products, 406.
 ///
-/// Tried with syncs and 128 channels: 12 warps of 168 registers, 321 (none is left to load operands
-/// ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a warp that
-/// multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before the
-/// values are multiplied, with its softmax between their products, 350; values multiplied a sync later by half of the
-/// warps, so that both warps of a scheduler are in different phases, with three stages of values, 358 for 360. With 64
-/// channels 16 rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane:
-/// four reads from shared memory at the beginning of a tile cost 7 %.
+/// Tried with syncs and 128 channels: 12 warps of 168 registers, 321 (none is left to load operands ahead); a reference
+/// for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a warp that multiply half of the keys
+/// twice, 353 to 358 (464 products in place of 400); the next tile's scores before the values are multiplied, with its
+/// softmax between their products, 350; values multiplied a sync later by half of the warps, so that both warps of a
+/// scheduler are in different phases, with three stages of values, 358 for 360. With 64 channels 16 rows a warp, 16
+/// warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads from shared memory
+/// at the beginning of a tile cost 7 %.
 struct forward_by_warps_tuning {
   using policy_type = forward_by_warps_policy;
   static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2 % longer than one

@@ -5,7 +5,7 @@
 ///
 ///     scratch.stages.begin(group);
 ///     auto const place = scratch.stages.place_of(number);       // of a thread block's tile number 0, 1, ...
-///     scratch.stages.begin_keys(lane, from, first, place, scratch.operands, [&] { ... });  // more in the stage of keys
+///     scratch.stages.begin_keys(lane, from, first, place, scratch.operands, [&] { ... });  // what else is of keys
 ///     scratch.stages.of_keys.filled[place.stage].wait(place.parity);
 ///     ...                                                       // scratch.operands.k[place.stage]
 ///     scratch.stages.end(scratch.stages.of_keys, place, lane, last);
