@@ -380,6 +380,27 @@ TEST_CASE("codes two to a byte have memory for bytes where no tensor cores multi
   }
 }
 
+TEST_CASE("values have memory in fp16 where forward_by_warps multiplies them so", "[cuda]") {
+  using pairs = sage_attention2_int4::method;
+  using bytes = widened_method<pairs>;
+  using in_bytes = attention<bytes::score_quantizer, bytes::value_quantizer, bytes::softmax>;
+  attention_shape const shape{1, 32, 8, 16384, 16384, 128};
+  for (int const architecture : {800, 860, 890, 900, 1000, 1200}) {
+    CAPTURE(architecture);
+    described_device const device = every_cuda::described({architecture, 132, 227 * 1024});
+    bool const multiplies_halves = architecture == 800 || architecture == 860 || architecture == 1000;
+    std::int64_t const expected = multiplies_halves ? shape.batch * shape.key_heads * shape.keys * shape.channels : 0;
+    auto const plan = sage_attention2::plan_forward(device, shape);
+    CHECK(sage_attention2::halves_of_values(device, shape, room(plan)).size() == expected);
+    auto const of_pairs = sage_attention2_int4::plan_forward(device, shape);
+    CHECK(sage_attention2_int4::halves_of_values(device, shape, room(of_pairs)).size() == expected);
+    if (architecture >= 900) {  // forward() of pairs has codes in bytes in the same workspace
+      CHECK(in_bytes::plan_forward(device, shape).bytes() <= of_pairs.bytes());
+      CHECK(in_bytes::halves_of_values(device, shape, room(of_pairs)).size() == expected);
+    }
+  }
+}
+
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
   described_device const hopper = every_cuda::described({});
   auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);

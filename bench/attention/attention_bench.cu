@@ -64,6 +64,7 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
   call.counters = method::counters(shape, space);
   call.partials = method::partials(shape, space);
   call.work_splits = method::work_splits(exec, shape, space);
+  call.halves_of_values = method::halves_of_values(exec, shape, space);
   method::quantize(exec, shape, problem.inputs(), {.softmax_scale = problem.options().softmax_scale}, codes, space);
   auto const run = [&](cudaStream_t) {
     if (what == part::all) {

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -16,6 +19,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/byte_products.cuh>
 #include <tessera/program/attention/detail/half_products.cuh>
+#include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
 #include <tessera/program/attention/split_keys.cuh>
 #include <tessera/sage_attention2.hpp>
@@ -32,8 +36,8 @@ namespace tessera_test {
 
 using namespace tessera;
 
-template <class Attention, int Channels, int Sets>
-using halves = detail::half_products<typename Attention::method, Channels, Sets>;
+template <class Attention, int Channels, int Sets, class StoredValue = float8_e4m3>
+using halves = detail::half_products<typename Attention::method, Channels, Sets, StoredValue>;
 /// Whether a method has scores of mean queries beside codes in bytes.
 template <class Attention>
 inline constexpr bool has_corrections_of_bytes =
@@ -43,6 +47,26 @@ template <class Attention, int Channels, int Architecture>
 using bytes_of =
     detail::byte_products<typename Attention::method, Channels,
                           policy_of<byte_products_tuning<Channels, has_corrections_of_bytes<Attention>>>(Architecture)>;
+
+/// Values as a program takes them: the codes, or the numbers that widen_to_halves makes of them in `memory`.
+template <class StoredValue>
+quantized_value_heads<StoredValue> stored_values(cuda const& exec, quantized_value_heads<float8_e4m3> const& values,
+                                                 buffer<float16>& memory) {
+  if constexpr (std::is_same_v<StoredValue, float16>) {
+    auto const& codes = values.codes;
+    detail::widen_to_halves const program{reinterpret_cast<uint4 const*>(codes.data),
+                                          reinterpret_cast<uint4*>(memory.data()), codes.size() / 16};
+    exec.run(program, program.groups());
+    quantized_value_heads<float16> found{};
+    found.codes = {memory.data(),
+                   {codes.extent(0), codes.extent(1), codes.extent(2), codes.extent(3), codes.extent(4)}};
+    found.scales = values.scales;
+    found.mean = values.mean;
+    return found;
+  } else {
+    return values;
+  }
+}
 
 /// Runs the program with such products, with the keys in `splits` parts, over codes that the host made.
 template <class Attention, class Products, class T, class Bias = no_bias>
@@ -78,17 +102,19 @@ attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, 
     partials = {{split_totals.data(), {splits, s.batch, s.query_heads, s.queries, s.channels_of_values()}},
                 {split_rows.data(), {splits, s.batch, s.query_heads, s.queries}}};
   }
-  forward_by_warps<Products, T, Bias> const program{s,
-                                                    heads.queries,
-                                                    heads.keys,
-                                                    heads.values,
-                                                    query_lengths,
-                                                    key_lengths,
-                                                    p.options.window_left,
-                                                    p.options.keys_behind(),
-                                                    writer,
-                                                    partials,
-                                                    bias};
+  buffer<float16> memory_of_values(exec, heads.values.codes.size());
+  forward_by_warps<Products, T, Bias> const program{
+      s,
+      heads.queries,
+      heads.keys,
+      stored_values<typename Products::sources::stored_type>(exec, heads.values, memory_of_values),
+      query_lengths,
+      key_lengths,
+      p.options.window_left,
+      p.options.keys_behind(),
+      writer,
+      partials,
+      bias};
   exec.run(program, program.groups());
   if (splits > 1) {
     merge_attention<method, T> const merge{partials, writer};
@@ -120,8 +146,12 @@ struct warps_run {
 template <class Attention, int Channels, class T, class Check, class Bias = no_bias>
 void run_all(attention_problem<T> const& p, Check const& check, warps_run<Bias> const& how = {}) {
   check(run_by_warps<Attention, halves<Attention, Channels, 1>>(how.exec, p, how.splits, how.bias), "one set");
+  check(run_by_warps<Attention, halves<Attention, Channels, 1, float16>>(how.exec, p, how.splits, how.bias),
+        "one set, values in fp16");
   if constexpr (Channels == 128) {
     check(run_by_warps<Attention, halves<Attention, Channels, 2>>(how.exec, p, how.splits, how.bias), "two sets");
+    check(run_by_warps<Attention, halves<Attention, Channels, 2, float16>>(how.exec, p, how.splits, how.bias),
+          "two sets, values in fp16");
   }
   using of_ada = bytes_of<Attention, Channels, 890>;
   using of_blackwell = bytes_of<Attention, Channels, 1200>;

@@ -402,6 +402,37 @@ std::int64_t floats_of_work_splits(basic_cuda<Architectures> const& exec, quanti
   return detail::floats_of_work_splits(s, exec.state->multiprocessors(), has_few ? few_queries : 0);
 }
 
+namespace detail {
+
+/// How many values in fp16 forward_by_warps can use memory for, over codes of this method.
+template <class Method, class Architectures>
+std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, attention_shape const& s) {
+  using for_types = attention_call<Method, bfloat16>;
+  if constexpr (mostly_runs_tiles<basic_cuda<Architectures>>::value &&
+                !forward_by_warps_model::refuses_types<basic_cuda<Architectures>, for_types>()) {
+    bool const has_halves = forward_by_warps_model::multiplies_halves<for_types>(exec, s);
+    return has_halves && s.queries >= forward_by_warps_tuning::fewest_queries
+               ? s.batch * s.key_heads * padded_tokens(s.keys) * s.channels_of_values()
+               : 0;
+  }
+  return 0;
+}
+
+}  // namespace detail
+
+/// How many values in fp16 forward_by_warps can use memory for: all where the device runs its products of fp16, and
+/// sequences have enough queries that thread blocks would widen each code several times. Codes that the device widens
+/// to bytes have what these have.
+template <class Architectures, class Method>
+std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, quantized_regions<Method> const& regions) {
+  if constexpr (may_widen<basic_cuda<Architectures>, Method>) {
+    if (widens(exec)) {
+      return detail::count_of_halves<widened_method<Method>>(exec, regions.shape);
+    }
+  }
+  return detail::count_of_halves<Method>(exec, regions.shape);
+}
+
 /// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors, lose no mean, and
 /// neither log-sum-exps nor sinks need their scores against the mean key.
 template <class Architectures, class Method, class T>

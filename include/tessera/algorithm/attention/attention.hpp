@@ -79,6 +79,9 @@ struct attention_call {
   /// Memory for codes that lie two to a byte and that programs multiply in bytes (attention::widened()); null: only
   /// programs that multiply pairs run.
   array_view<std::byte> widened = {};
+  /// Memory for values in fp16, for programs that multiply them so (attention::halves_of_values()); null: each of their
+  /// thread blocks widens codes.
+  array_view<float16> halves_of_values = {};
 
   /// Whether there is nothing to do.
   [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
@@ -97,6 +100,7 @@ attention_call<widened_method<Method>, T, Bias> widened_call(attention_call<Meth
   to.query_starts = call.query_starts;
   to.counters = call.counters;
   to.work_splits = call.work_splits;
+  to.halves_of_values = call.halves_of_values;
   to.has_cleared_counters = call.has_cleared_counters;
   return to;
 }
@@ -127,6 +131,12 @@ bool codes_queries(Exec const&, attention_call<Method, T, Bias> const&, head_vie
 /// How many floats of memory the executor's program can use for work items that several groups share.
 template <Executor Exec, class Method>
 std::int64_t floats_of_work_splits(Exec const&, quantized_regions<Method> const&) {
+  return 0;
+}
+
+/// How many values in fp16 the executor's program can use memory for.
+template <Executor Exec, class Method>
+std::int64_t count_of_halves(Exec const&, quantized_regions<Method> const&) {
   return 0;
 }
 
@@ -187,6 +197,14 @@ struct attention {
     return work_splits(exec, regions(where, shape, options.parts, workspace_plan::record::sizes), space);
   }
 
+  /// Memory for values in fp16, in a workspace as for operands(), planned for the same executor; null if the executor's
+  /// programs do not use it.
+  template <Executor Exec>
+  static array_view<float16> halves_of_values(Exec const& exec, attention_shape const& shape, workspace const& space,
+                                              quantize_options const& options = {}) {
+    return halves_of_values(exec, regions(where, shape, options.parts, workspace_plan::record::sizes), space);
+  }
+
   /// Memory for codes in bytes, in a workspace as for operands(), planned for the same executor; null unless the
   /// method's codes lie two to a byte and the executor's programs multiply bytes.
   template <Executor Exec>
@@ -224,6 +242,7 @@ struct attention {
         in.query_starts};
     call.counters = space[layout.counters];
     call.work_splits = work_splits(exec, layout, space);
+    call.halves_of_values = halves_of_values(exec, layout, space);
     checks::check_call(where, call);
     checks::check_input_places(exec, where, in, space, functions);
     checks::check_call_places(exec, where, call);
@@ -290,7 +309,8 @@ struct attention {
     checks::check_operand_places(exec, where, call.heads);
     checks::check_call_places(exec, where, call);
     check_reach(exec, where, "rows of splits", call.partials.rows, "totals of splits", call.partials.totals, "counters",
-                call.counters, "splits of work items", call.work_splits, "codes in bytes", call.widened);
+                call.counters, "splits of work items", call.work_splits, "codes in bytes", call.widened,
+                "values in fp16", call.halves_of_values);
     run(exec, call);
   }
 
@@ -346,12 +366,14 @@ struct attention {
   /// The regions behind those of a layout, which depend on what programs the executor has.
   struct program_regions {
     region<float> splits;       ///< for work items that several groups share
+    region<float16> halves;     ///< for values in fp16
     region<std::byte> widened;  ///< for codes in bytes, of methods whose codes lie two to a byte
 
     template <Executor Exec>
     program_regions(Exec const& exec, regions const& layout, workspace_plan& plan) {
       bool const attends = layout.parts.queries;
       splits = plan.template add<float>("splits of work items", attends ? floats_of_work_splits(exec, layout) : 0);
+      halves = plan.template add<float16>("values in fp16", attends ? count_of_halves(exec, layout) : 0);
       if constexpr (has_pairs<method>) {
         std::int64_t bytes = 0;
         if constexpr (may_widen<Exec, method>) {
@@ -372,6 +394,12 @@ struct attention {
   static array_view<float> work_splits(Exec const& exec, regions const& layout, workspace const& space) {
     region<float> const found = program_regions::of(exec, layout).splits;
     return found.count > 0 ? space[found] : array_view<float>{};
+  }
+
+  template <Executor Exec>
+  static array_view<float16> halves_of_values(Exec const& exec, regions const& layout, workspace const& space) {
+    region<float16> const found = program_regions::of(exec, layout).halves;
+    return found.count > 0 ? space[found] : array_view<float16>{};
   }
 
   template <Executor Exec, class T, class Functions>

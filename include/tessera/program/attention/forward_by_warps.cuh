@@ -11,10 +11,10 @@
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
 ///     part of an operand. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
-///   * Warps wait for each other by mbarriers alone, for stages that are filled or have been read, and drift apart:
-///     while one multiplies, another makes weights. Keys and values have two stages. Where values are widened, a thread
-///     widens the codes that it has copied itself, one tile ahead and in the middle of a tile's products with values,
-///     where it waits neither for warps that are half a tile behind nor has those wait for it.
+///   * Warps wait for each other by mbarriers alone (detail/warp_stages.cuh), and drift apart: while one multiplies,
+///     another makes weights. Keys and values have two stages. Values come widened, or a thread widens the codes that
+///     it has copied itself, one tile ahead and in the middle of a tile's products with values, where it waits for no
+///     warp that is half a tile behind, and no such warp for it.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
@@ -48,6 +48,7 @@
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/warp_places.cuh>
+#include <tessera/program/attention/detail/warp_stages.cuh>
 #include <tessera/program/attention/detail/warp_terms.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -59,7 +60,6 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
-#include <tessera/tile/cuda/sm_80/swizzled_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -112,7 +112,7 @@ struct forward_by_warps {
   static_assert(terms_type::are_none || set_rows == block_mean::tokens,
                 "tessera: all rows of a set have the mean query of one block");
   using copies = copies_in_flight<block>;
-  using place_type = ring_place<2>;                  ///< which stage a tile has
+  using stages_type = detail::warp_stages<sources, block>;
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
@@ -144,17 +144,16 @@ struct forward_by_warps {
       };
     };
     std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
-    ring_barriers<2> of_keys;                                                                  ///< of stages of keys
-    ring_barriers<2> of_values;                                                                ///< of stages of values
+    stages_type stages;                                                                        ///< of keys and values
 
     /// The sum of a channel.
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
   };
 
   attention_shape shape;
-  quantized_queries<score_code> queries;    ///< codes and scales of queries
-  quantized_keys<score_code> keys;          ///< codes and scales of keys
-  quantized_value_heads<code_type> values;  ///< codes and scales of values
+  quantized_queries<score_code> queries;                        ///< codes and scales of queries
+  quantized_keys<score_code> keys;                              ///< codes and scales of keys
+  quantized_value_heads<typename sources::stored_type> values;  ///< codes of values, or their numbers, and scales
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
   std::int64_t left;   ///< attention_mask::left
@@ -174,8 +173,7 @@ struct forward_by_warps {
     at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
                left, right};
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
-    scratch.of_keys.begin(group);
-    scratch.of_values.begin(group);
+    scratch.stages.begin(group);
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
@@ -186,13 +184,12 @@ struct forward_by_warps {
     state.terms = terms_type::of(at, queries, bias);
     begin_copies(group, lane, at, range, from, state, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
-    place_type place;
-    for (int first = range.first; first < range.end; first += tile_keys, place = place.template later<1>()) {
+    for (int first = range.first; first < range.end; first += tile_keys) {
       if (first >= range.first_plain && first < range.end_plain &&
           all_of_warp(state.terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {
-        key_scale = add_tile<true>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
+        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, first, place, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
       }
     }
     copies::template await<0>();
@@ -246,7 +243,7 @@ struct forward_by_warps {
     if (range.first >= range.end) {
       return;
     }
-    place_type const place;
+    auto const place = stages_type::place_of(0);
     dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
     each_constant<sets>(
         [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
@@ -254,41 +251,16 @@ struct forward_by_warps {
     if constexpr (sources::widens) {
       from.begin_values(lane, range.first, scratch.operands, place.stage);
       copies::commit();
-      copies::commit();  // begin_values() awaits all batches but the last
+      copies::commit();  // values that are widened are those of the last batch but one
     }
-    begin_values(lane, from, range, range.first, place, scratch);
+    scratch.stages.begin_values(lane, from, range.first, range.end, place, scratch.operands);
   }
-  /// Starts to copy the keys of the tile that begins at `first`, once all warps have read what its stage has.
+  /// Starts to copy the keys of the tile that begins at `first`, and their terms.
   __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
-                                             place_type const& place, terms_type& terms, scratch_type& scratch) const {
-    scratch.of_keys.read[place.stage].wait(place.parity ^ 1U);
-    from.begin_keys(lane, first, scratch.operands.k[place.stage]);
-    terms.begin(lane, at, queries, first, scratch.operands, place.stage);
-    scratch.of_keys.filled[place.stage].arrive_after_copies();
-  }
-  /// Starts to copy the values of the tile that begins at `first`, if there is one, once all warps have read what its
-  /// stage has. Where values are widened, they have been copied in the last batch but one: widens these, and starts to
-  /// copy the next.
-  __device__ __forceinline__ static void begin_values(unsigned lane, sources const& from, key_range const& range,
-                                                      int first, place_type const& place, scratch_type& scratch) {
-    if (first < range.end) {
-      auto& filled = scratch.of_values.filled[place.stage];
-      if constexpr (sources::widens) {
-        copies::template await<1>();
-      }
-      scratch.of_values.read[place.stage].wait(place.parity ^ 1U);
-      if constexpr (sources::widens) {
-        sources::widen_values(lane, scratch.operands, place.stage);
-        filled.arrive();
-        if (first + tile_keys < range.end) {
-          from.begin_values(lane, first + tile_keys, scratch.operands, place.stage);
-        }
-      } else {
-        from.begin_values(lane, first, scratch.operands, place.stage);
-        filled.arrive_after_copies();
-      }
-    }
-    copies::commit();
+                                             typename stages_type::place_type const& place, terms_type& terms,
+                                             scratch_type& scratch) const {
+    scratch.stages.begin_keys(lane, from, first, place, scratch.operands,
+                              [&] { terms.begin(lane, at, queries, first, scratch.operands, place.stage); });
   }
 
   /// What is known of a lane's rows in a tile.
@@ -302,11 +274,12 @@ struct forward_by_warps {
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
   __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
-                                            key_range const& range, sources const& from, int first,
-                                            place_type const& place, float key_scale, lane_rows& state,
-                                            totals_type& totals, scratch_type& scratch) const {
+                                            key_range const& range, sources const& from, int first, float key_scale,
+                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
     int const next = first + tile_keys;
-    place_type const later = place.template later<1>();
+    auto& stages = scratch.stages;
+    auto const place = stages_type::place_of(static_cast<unsigned>(first - range.first) / tile_keys);
+    auto const later = stages_type::place_of(static_cast<unsigned>(next - range.first) / tile_keys);
     float next_scale = 0.0F;
     auto const begin_next_keys = [&] {
       if (next < range.end) {
@@ -315,7 +288,7 @@ struct forward_by_warps {
       }
       copies::commit();
     };
-    scratch.of_keys.filled[place.stage].wait(place.parity);
+    stages.of_keys.filled[place.stage].wait(place.parity);
     operands_type operands;
     parked_type parked;  // the weights of the first of two sets
     each_constant<sets>([&](auto set) {
@@ -331,9 +304,8 @@ struct forward_by_warps {
       multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[place.stage], sums);
       state.terms.template end_sums<IsPlain>(lane, at, bias, staged, where, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
-      if constexpr (set.value + 1 == sets) {
-        sync_warp();  // the largest score is made of all keys that were loaded
-        scratch.of_keys.read[place.stage].arrive_after(bit_cast<std::uint32_t>(tile.most.of[0][0]), lane % 32U == 0U);
+      if constexpr (set.value + 1 == sets) {  // the largest score is made of all keys
+        stages.end(stages.of_keys, place, lane, bit_cast<std::uint32_t>(tile.most.of[0][0]));
       }
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
@@ -347,14 +319,11 @@ struct forward_by_warps {
     if constexpr (Products::begins_keys_late) {
       begin_next_keys();
     }
-    scratch.of_values.filled[place.stage].wait(place.parity);
+    stages.of_values.filled[place.stage].wait(place.parity);
     Products::add(
         group, operands, parked, scratch.operands.values[place.stage], totals,
-        [&] { begin_values(lane, from, range, next, later, scratch); },
-        [&](std::uint32_t last_read) {
-          sync_warp();
-          scratch.of_values.read[place.stage].arrive_after(last_read, lane % 32U == 0U);
-        });
+        [&] { stages.begin_values(lane, from, next, range.end, later, scratch.operands); },
+        [&](std::uint32_t last) { stages.end(stages.of_values, place, lane, last); });
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.

@@ -22,29 +22,31 @@ struct forward_by_warps_policy {
 /// The policy for calls with 128 channels: two sets where many keys hide what a block of 256 rows takes at its
 /// beginning and end, where no diagonal cuts blocks, and where the blocks are filled and enough.
 ///
-/// sm_80's code on an H200, TFLOP/s over codes (causal), from several runs; the numbers of a row but those of 2 x 16
-/// heads and of 32K are from one run, and between runs the same program varies by 1 %:
+/// sm_80's code on an H200, TFLOP/s over codes (causal), where values are widened once, that included, and where each
+/// thread block widens them; before, with a sync of all warps for each tile. Numbers are from one run; calls of inputs
+/// in bf16 have 2 % less.
 ///
-///     128 channels                                 one set      two sets
-///     4K                                           299 (230)    292 (210)
-///     8K                                           341 (293)    345 (279)
-///     16K, 2 x 16 heads                            361 (344)    378 (336)
+///     128 channels                    widened once                 by blocks                    with syncs
+///                                     one set      two sets        one set      two sets        one set      two sets
+///     4K, 8 x 16 heads                342 (263)    335 (240)       324 (257)    336 (237)       315 (254)    318 (236)
+///     8K, 2 x 16 heads                387          391             357          387             343          360
+///     16K, 2 x 16 heads               417 (392)    427 (383)       380 (361)    415 (365)       364 (349)    389 (351)
+///     32K, 8 heads                    (422)        (442)           (385)        (405)           (368)        (399)
+///     64 channels, 16K, 2 x 32 heads  379 (340)                    362 (328)                    359 (323)
+///
+///     with syncs, 128 channels                     one set      two sets
 ///     16K, 16 heads; 8; 4                          364; 362; 360    378; 375; 376
 ///     1024 queries of 16K keys; 4096; 4097         357; 363; 347    369; 369; 334
 ///     16K and one query                            360 (327)    365 (297)
-///     32K, 8 heads                                 372          397
 ///
-///     16K                                          128 channels, two sets    64 channels, one set of 32 rows
-///     this, references in shared memory            378 (336)                 353 (314)
+///     with syncs, 16K                              128 channels, two sets    64 channels, one set of 32 rows
+///     references in shared memory                  378 (336)                 353 (314)
 ///     references in registers                      373 (334)                 348 (310)
 ///     the same, keys copied late                   374 (336)                 (this)
 ///     keys copied late                             367 (327)                 (this)
 ///     sums of weights in shared memory             378 (336)                 337 (303)
 ///
-/// One set of 128 channels has 338 (causal; 16K) and 296 (4K) with references in shared memory, with them in registers
-/// in the same run 340 and 300. ptxas, bytes of stack in the plain and the longer way together: two sets 144 on sm_80,
-/// 128 on sm_86 and 89, 216 on sm_90, 280 on sm_120; 64 channels 168 to 176, on sm_90 160, on sm_120 280; one set of
-/// 128 channels none.
+/// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183.
 ///
 /// With terms (program/attention/detail/warp_terms.cuh), 16K tokens over codes, each in turns with attention_tiles, in
 /// another run (causal):
@@ -58,27 +60,33 @@ struct forward_by_warps_policy {
 ///     a bias by a function        252 (243)        84 (83)            180 (158)        54 (53)
 ///     a dense bias in bf16        174 (169)        45 (44)            127 (119)        27 (26)
 ///
-/// These were taken while warps had a sync a tile, and with biases of functions one set.
+/// These were taken with syncs and codes widened by blocks, biases of functions with one set.
 ///
 /// A plain tile of one set of 128 channels has 998 instructions without terms, 1095 with smoothed queries, 1035 with
 /// these and INT4 codes in pairs, 32 instead of 64 of them integer products (sm_80; ptxas emulates the product of pairs
 /// for sm_90, where it has 67 TFLOP/s). ptxas, bytes of stack on sm_80 with smoothed queries: one set of 128 channels
 /// none, two sets 152, with pairs 208; 64 channels 96, with pairs 72.
 ///
-/// FlashAttention-2 had 350 and 313 there, attention_tiles 225 and 183. A tile of 16 rows, 128 keys and 128 channels
-/// has 950 instructions of a warp, 200 of them products, which take 6.1 cycles each, and 100 loads of four matrices
-/// from shared memory: at 362 TFLOP/s tensor cores are busy for 0.42 of the time. By ncu (a form that had 359) warps
-/// wait for fixed latencies for 0.27 of it, for tensor cores and for shared memory for 0.17 each: the two warps of a
-/// scheduler do not hide that. Tried with 128 channels: 12 warps of 168 registers, 321 (none is left to load operands
-/// ahead); a reference for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a warp that
-/// multiply half of the keys twice, 353 to 358 (464 products in place of 400); the next tile's scores before the
-/// values are multiplied, with its softmax between their products, 350; values multiplied a sync later by half of the
-/// warps, so that both warps of a scheduler are in different phases, with three stages of values, 358 for 360. With 64
-/// channels 16 rows a warp, 16 warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane:
-/// four reads from shared memory at the beginning of a tile cost 7 %.
+/// What bounds it: a product, of fp16 or bytes, takes 6.1 to 6.4 cycles of a scheduler, and other instructions, of its
+/// warp or another one, are added to that: 8.6 with two multiply-adds for each product, 12.3 with six, 8.4 with two
+/// maxima, and 8.4 with a load of four matrices for two products, where 128 bytes a cycle of shared memory are the
+/// bound. A warp alone has a product in 8.2 cycles. So mma.sync hides nothing. For 32 rows, 128 keys and 128 channels a
+/// warp has 400 products and some 1120 other instructions, where it widens codes 1260: two warps take 7240 and 7520
+/// cycles of their scheduler for them. At 427 TFLOP/s and the 1.7 GHz that clocks of phases say, they take 8800.
+///
+/// Tried with two sets that widen codes (418): the second half of the warps begins half a tile later, by a barrier 384,
+/// by a pause 396, with more registers spilled; codes widened after all products, 406.
+///
+/// Tried with syncs and 128 channels: 12 warps of 168 registers, 321 (none is left to load operands ahead); a reference
+/// for 64 keys, 32 rows a warp, 355, but other weights than elsewhere; 32 rows a warp that multiply half of the keys
+/// twice, 353 to 358 (464 products in place of 400); the next tile's scores before the values are multiplied, with its
+/// softmax between their products, 350; values multiplied a sync later by half of the warps, so that both warps of a
+/// scheduler are in different phases, with three stages of values, 358 for 360. With 64 channels 16 rows a warp, 16
+/// warps, 305, and 8 warps, 322. What scales a warp has is asked of one register a lane: four reads from shared memory
+/// at the beginning of a tile cost 7 %.
 struct forward_by_warps_tuning {
   using policy_type = forward_by_warps_policy;
-  static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2.5 % longer than one
+  static constexpr std::int64_t fewest_keys = 8192;     ///< of 4096 two sets take 2 % longer than one
   static constexpr std::int64_t fewest_queries = 1024;  ///< of a sequence; fewer were not measured
   static constexpr std::int64_t any_queries = 16384;    ///< from here on a block that is half empty costs little
   static constexpr std::int64_t rows_each = 480;        ///< queries of all heads for each multiprocessor, at least

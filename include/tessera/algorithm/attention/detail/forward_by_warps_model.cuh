@@ -19,6 +19,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/byte_products.cuh>
 #include <tessera/program/attention/detail/half_products.cuh>
+#include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/granularity.hpp>
@@ -66,14 +67,14 @@ struct forward_by_warps_calls {
   static std::int64_t channels_of(Call const& call) {
     return max(call.shape.channels, call.shape.channels_of_values());
   }
-  /// Enqueues the program that multiplies by such products.
-  template <class Products, class Exec, class Call>
-  static void run_program(Exec const& exec, Call const& call) {
+  /// Enqueues the program that multiplies by such products. Values: codes of values, or their numbers.
+  template <class Products, class Exec, class Call, class Values>
+  static void run_program(Exec const& exec, Call const& call, Values const& values) {
     auto const& heads = call.heads;
     program_type<Products, Call> const program{call.shape,
                                                heads.queries,
                                                heads.keys,
-                                               heads.values,
+                                               values,
                                                call.query_lengths,
                                                call.key_lengths,
                                                call.options.window_left,
@@ -119,48 +120,6 @@ struct forward_by_warps_calls {
   }
 };
 
-/// forward_by_warps with products of fp16, where there is enough shared memory.
-struct forward_by_warps_model : forward_by_warps_calls {
-  static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
-
-  template <class Architectures, class Call>
-  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return first_of(forward_by_warps_calls::refuses(exec, call), channels_of(call) <= 64
-                                                                     ? lacks<products<Call, 64, 1>, Call>(exec)
-                                                                     : lacks<products<Call, 128, 1>, Call>(exec));
-  }
-  template <class Architectures, class Call>
-  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    if (channels_of(call) <= 64) {
-      run_program<products<Call, 64, 1>>(exec, call);
-      return merge_splits(exec, call);
-    }
-    if constexpr (may_have_two_sets<Call>) {
-      if (sets_of(exec, call) == 2) {
-        run_program<products<Call, 128, 2>>(exec, call);
-        return merge_splits(exec, call);
-      }
-    }
-    run_program<products<Call, 128, 1>>(exec, call);
-    merge_splits(exec, call);
-  }
-
- private:
-  template <class Call, int Channels, int Sets>
-  using products = half_products<typename Call::method, Channels, Sets>;
-
-  /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.
-  template <class Call>
-  static constexpr bool may_have_two_sets = std::is_same_v<bias_type<Call>, no_bias> || LinearBias<bias_type<Call>>;
-  /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
-  template <class Exec, class Call>
-  static int sets_of(Exec const& exec, Call const& call) {
-    bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
-    bool const has_room = !lacks<products<Call, 128, 2>, Call>(exec);
-    return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
-  }
-};
-
 /// forward_by_warps with products of e4m3: sm_89, and sm_120 and later.
 struct forward_in_e4m3_model : forward_by_warps_calls {
   static constexpr char const* name = "forward_by_warps in e4m3 (cp.async, mma.sync)";
@@ -173,13 +132,19 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return first_of(forward_by_warps_calls::refuses(exec, call), with_products(exec, call, [&](auto products) {
-                      return lacks<typename decltype(products)::type, Call>(exec);
-                    }));
+    return first_of(forward_by_warps_calls::refuses(exec, call), lacks_program<Call>(exec, channels_of(call)));
+  }
+  /// The refusal of the program for so many channels by the device.
+  template <class Call, class Exec>
+  static refusal lacks_program(Exec const& exec, std::int64_t channels) {
+    return with_products<Call>(exec, channels,
+                               [&](auto products) { return lacks<typename decltype(products)::type, Call>(exec); });
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    with_products(exec, call, [&](auto products) { run_program<typename decltype(products)::type>(exec, call); });
+    with_products<Call>(exec, channels_of(call), [&](auto products) {
+      run_program<typename decltype(products)::type>(exec, call, call.heads.values);
+    });
     merge_splits(exec, call);
   }
 
@@ -188,11 +153,11 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
   static constexpr bool may_be_for(basic_cuda<Architectures> const*) {
     return may_have_architecture(Architectures{}, 890, 900) || may_have_architecture(Architectures{}, 1200, 10000);
   }
-  /// Gives what function(std::type_identity<products>) gives for the products of a call on a device.
-  template <class Exec, class Call, class Function>
-  static auto with_products(Exec const& exec, Call const& call, Function const& function) {
+  /// Gives what function(std::type_identity<products>) gives for the products of calls with so many channels.
+  template <class Call, class Exec, class Function>
+  static auto with_products(Exec const& exec, std::int64_t of_heads, Function const& function) {
     int const architecture = exec.state->architecture() < 1200 ? 890 : 1200;
-    return with_constant<64, 128>(channels_of(call) <= 64 ? 64 : 128, [&](auto channels) {
+    return with_constant<64, 128>(of_heads <= 64 ? 64 : 128, [&](auto channels) {
       return with_constant<890, 1200>(architecture, [&](auto of) {
         using method = typename Call::method;
         constexpr bool has_corrections =
@@ -201,6 +166,90 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
         return function(std::type_identity<byte_products<method, channels.value, policy>>{});
       });
     });
+  }
+};
+
+/// forward_by_warps with products of fp16, where there is enough shared memory. Where a call has memory for values in
+/// fp16 they are widened once, else by each thread block.
+struct forward_by_warps_model : forward_by_warps_calls {
+  static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
+
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(forward_by_warps_calls::refuses(exec, call), lacks_program<Call>(exec, channels_of(call)));
+  }
+  /// Whether a device's calls with such a shape multiply values as fp16, if they have what this program takes.
+  template <class Call, class Architectures>
+  static bool multiplies_halves(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
+    std::int64_t const channels = max(shape.channels, shape.channels_of_values());
+    if constexpr (!forward_in_e4m3_model::refuses_types<basic_cuda<Architectures>, Call>()) {
+      if (!forward_in_e4m3_model::lacks_program<Call>(exec, channels)) {
+        return false;
+      }
+    }
+    return channels <= 128 && !exec.template has<specific_program>() && !lacks_program<Call>(exec, channels);
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    auto const& values = call.heads.values;
+    if (takes_halves(call)) {
+      std::int64_t const count = values.codes.size();
+      widen_to_halves const program{reinterpret_cast<uint4 const*>(values.codes.data),
+                                    reinterpret_cast<uint4*>(call.halves_of_values.data), count / 16};
+      exec.run(program, program.groups());
+      quantized_value_heads<float16> halves{};
+      halves.codes = {call.halves_of_values.data,
+                      {values.codes.extent(0), values.codes.extent(1), values.codes.extent(2), values.codes.extent(3),
+                       values.codes.extent(4)}};
+      halves.scales = values.scales;
+      halves.mean = values.mean;
+      run_with(exec, call, halves);
+    } else {
+      run_with(exec, call, values);
+    }
+    merge_splits(exec, call);
+  }
+
+ private:
+  template <class Call, int Channels, int Sets, class StoredValue = float8_e4m3>
+  using products = half_products<typename Call::method, Channels, Sets, StoredValue>;
+
+  /// The refusal of the program for so many channels by the device.
+  template <class Call, class Exec>
+  static refusal lacks_program(Exec const& exec, std::int64_t channels) {
+    return channels <= 64 ? lacks<products<Call, 64, 1>, Call>(exec) : lacks<products<Call, 128, 1>, Call>(exec);
+  }
+  /// Whether values are widened once, before the program: if there is memory and codes have no gaps.
+  template <class Call>
+  static bool takes_halves(Call const& call) {
+    auto const& codes = call.heads.values.codes;
+    return call.halves_of_values.data != nullptr && call.halves_of_values.size() >= codes.size() &&
+           codes.is_contiguous() && is_aligned(codes.data) && is_aligned(call.halves_of_values.data);
+  }
+  /// Runs over values as they are stored.
+  template <class Exec, class Call, class StoredValue>
+  static void run_with(Exec const& exec, Call const& call, quantized_value_heads<StoredValue> const& values) {
+    using stored = std::remove_const_t<StoredValue>;
+    if (channels_of(call) <= 64) {
+      return run_program<products<Call, 64, 1, stored>>(exec, call, values);
+    }
+    if constexpr (may_have_two_sets<Call>) {
+      if (sets_of(exec, call) == 2) {
+        return run_program<products<Call, 128, 2, stored>>(exec, call, values);
+      }
+    }
+    run_program<products<Call, 128, 1, stored>>(exec, call, values);
+  }
+
+  /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.
+  template <class Call>
+  static constexpr bool may_have_two_sets = std::is_same_v<bias_type<Call>, no_bias> || LinearBias<bias_type<Call>>;
+  /// Two sets where the device has the shared memory for them and forward_by_warps_tuning chooses them.
+  template <class Exec, class Call>
+  static int sets_of(Exec const& exec, Call const& call) {
+    bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
+    bool const has_room = !lacks<products<Call, 128, 2>, Call>(exec);
+    return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
   }
 };
 

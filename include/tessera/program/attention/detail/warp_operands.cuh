@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `warp_operands`: keys and values of attention over codes as a thread block copies them to shared memory for
 /// mma.sync, 128 tokens at a time. What does not change from tile to tile is kept in registers. Begun copies are a
-/// batch of copies_in_flight. Values that are multiplied as fp16 are widened: by the lane that has copied them itself,
-/// so that a sync is needed before they are multiplied, but none before they are widened. Those that are multiplied as
-/// e4m3 are copied to where they are multiplied.
+/// batch of copies_in_flight. Codes of values that are multiplied as fp16 are widened: by the lane that has copied them
+/// itself, so that a sync is needed before they are multiplied, but none before they are widened. Values that lie in
+/// memory as they are multiplied, e4m3 codes or the numbers of widen_to_halves, are copied to where that is done.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 #include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
-#include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {
@@ -30,18 +30,19 @@ template <int Chunks>
 struct values_to_widen<Chunks, false> {};
 
 /// Method: an attention_method with values in e4m3, of which a lane has one scale of keys. Lanes: those of a thread
-/// block. Value: the type in which values are multiplied, float16 or float8_e4m3. Rows of codes have whole chunks of 16
-/// bytes, and a channel's codes of 128 tokens are neighbours.
-template <class Method, int Channels, int Lanes, class Value>
+/// block. Value: the type in which values are multiplied, float16 or float8_e4m3. StoredValue: that in which they lie
+/// in memory. Rows of codes have whole chunks of 16 bytes, and a channel's values of 128 tokens are neighbours.
+template <class Method, int Channels, int Lanes, class Value, class StoredValue = float8_e4m3>
 struct warp_operands {
   using score_code = typename Method::score_code;
-  using code_type = float8_e4m3;
+  using stored_type = StoredValue;
   static constexpr int tile_keys = 128;                          ///< tokens of a tile
   static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes of keys
   static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
   static constexpr int parts = Channels / width;
   static constexpr unsigned key_chunks = static_cast<unsigned>(depth * sizeof(score_code) / 16);  ///< of a row
-  static constexpr unsigned value_chunks = tile_keys / 16;                                        ///< of a channel
+  static constexpr unsigned in_chunk = 16 / sizeof(StoredValue);                                  ///< values of a chunk
+  static constexpr unsigned value_chunks = tile_keys / in_chunk;                                  ///< of a channel
   static constexpr int key_rows = Lanes / static_cast<int>(key_chunks);      ///< rows that lanes copy at a time
   static constexpr int value_rows = Lanes / static_cast<int>(value_chunks);  ///< channels that lanes copy at a time
   static constexpr int lane_chunks = Channels / value_rows;                  ///< chunks of values of a lane
@@ -51,31 +52,33 @@ struct warp_operands {
   using key_tile = staged_tile<score_code, tile_keys, depth>;
   /// Values as they are multiplied, by channels and tokens, or by channels and slots of tokens.
   using value_tile = staged_tile<Value, width, tile_keys>[parts];
-  static constexpr bool widens = !std::is_same_v<Value, code_type>;  ///< whether values are widened
-  static_assert(!widens || std::is_same_v<Value, float16>, "tessera: values are multiplied as float16 or float8_e4m3");
+  static constexpr bool widens = !std::is_same_v<Value, StoredValue>;  ///< whether values are widened
+  static_assert((std::is_same_v<Value, float16> ||
+                 std::is_same_v<Value, float8_e4m3>)&&(!widens || std::is_same_v<StoredValue, float8_e4m3>),
+                "tessera: values are multiplied as float16 or float8_e4m3, and codes in e4m3 are widened");
 
   struct scratch_type : values_to_widen<Channels * value_chunks, widens> {
     key_tile k[2];         ///< codes of keys, by stages
     value_tile values[2];  ///< values, by stages
   };
 
-  score_code const* keys;    ///< the lane's first chunk of keys
-  code_type const* values;   ///< the lane's first chunk of values
-  float const* scales;       ///< the scale of the lane's first keys
-  std::uint32_t key_stride;  ///< elements from key to key
-  std::uint32_t value_step;  ///< codes from tile to tile of values
-  bool has_keys;             ///< whether the lane's channels of keys exist
-  int value_channels;        ///< channels of values from the lane's first one on
+  score_code const* keys;     ///< the lane's first chunk of keys
+  stored_type const* values;  ///< the lane's first chunk of values
+  float const* scales;        ///< the scale of the lane's first keys
+  std::uint32_t key_stride;   ///< elements from key to key
+  std::uint32_t value_step;   ///< values from tile to tile
+  bool has_keys;              ///< whether the lane's channels of keys exist
+  int value_channels;         ///< channels of values from the lane's first one on
 
   /// The keys and values of a head, for a lane.
   __device__ __forceinline__ static warp_operands of(unsigned lane, quantized_keys<score_code> const& keys,
-                                                     quantized_value_heads<code_type> const& values,
+                                                     quantized_value_heads<stored_type> const& values,
                                                      std::int64_t sequence, std::int64_t head) {
     auto const of_keys = keys.codes[sequence][head];
     auto const of_values = values.codes[sequence][head];
     unsigned const column = lane % key_chunks * static_cast<unsigned>(tile_chunk<score_code>::size);
     return {of_keys.data + lane / key_chunks * of_keys.stride(0) + column,
-            of_values.data + lane * 16,
+            of_values.data + lane * in_chunk,
             &keys.scales(sequence, head, Method::key_groups::group_of(lane % 4 * 2)),
             static_cast<std::uint32_t>(of_keys.stride(0)),
             static_cast<std::uint32_t>(of_values.stride(0)),
@@ -106,7 +109,7 @@ struct warp_operands {
   /// Starts to copy the lane's own chunks of a tile of values: to where they are widened, or to a stage.
   __device__ __forceinline__ void begin_values(unsigned lane, int first, scratch_type& scratch, int stage) const {
     unsigned const tile = static_cast<unsigned>(first) / static_cast<unsigned>(tile_keys);
-    code_type const* const value = values + static_cast<std::uint64_t>(tile) * value_step;
+    stored_type const* const value = values + static_cast<std::uint64_t>(tile) * value_step;
 #pragma unroll
     for (int i = 0; i < lane_chunks; ++i) {
       async_copy_16_or_zero(place_of(lane, i, scratch, stage), value + i * value_rows * tile_keys,
@@ -120,18 +123,9 @@ struct warp_operands {
     for (int i = 0; i < lane_chunks; ++i) {
       held[i] = reinterpret_cast<uint4 const&>(scratch.v[lane + i * Lanes]);
     }
-    auto const row = static_cast<int>(lane / value_chunks);
-    auto const column = static_cast<int>(lane % value_chunks) * 16;
 #pragma unroll
     for (int i = 0; i < lane_chunks; ++i) {
-      uint2 const a = widened_pairs<code_type>::of(held[i].x);
-      uint2 const b = widened_pairs<code_type>::of(held[i].y);
-      uint2 const c = widened_pairs<code_type>::of(held[i].z);
-      uint2 const d = widened_pairs<code_type>::of(held[i].w);
-      auto& tile = scratch.values[stage][i * value_rows / width];
-      auto* const tokens = reinterpret_cast<uint4*>(&tile.chunk(i * value_rows % width + row, column));
-      tokens[0] = {a.x, b.x, c.x, d.x};
-      tokens[1] = {a.y, b.y, c.y, d.y};
+      detail::widen_to_halves::widen(held[i], reinterpret_cast<uint4*>(staged(lane, i, scratch, stage)));
     }
   }
 
@@ -141,10 +135,14 @@ struct warp_operands {
     if constexpr (widens) {
       return &scratch.v[lane + i * Lanes];
     } else {
-      auto const row = static_cast<int>(lane / value_chunks);
-      auto const column = static_cast<int>(lane % value_chunks) * 16;
-      return &scratch.values[stage][i * value_rows / width].chunk(i * value_rows % width + row, column);
+      return staged(lane, i, scratch, stage);
     }
+  }
+  /// Where chunk `i` of a lane lies in a stage.
+  __device__ __forceinline__ static void* staged(unsigned lane, int i, scratch_type& scratch, int stage) {
+    auto const row = static_cast<int>(lane / value_chunks);
+    auto const column = static_cast<int>(lane % value_chunks * in_chunk);
+    return &scratch.values[stage][i * value_rows / width].chunk(i * value_rows % width + row, column);
   }
 };
 
