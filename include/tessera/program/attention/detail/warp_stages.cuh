@@ -3,12 +3,8 @@
 /// read. Warps wait for a stage that is filled, and, where they fill one, for all warps to have read what it has. No
 /// warp waits until all are at one place, so that they drift apart by half a tile.
 ///
-///     scratch.stages.begin(group);
-///     auto const place = scratch.stages.place_of(number);       // of a thread block's tile number 0, 1, ...
-///     scratch.stages.begin_keys(lane, from, first, place, scratch.operands, [&] { ... });  // what else is of keys
-///     scratch.stages.of_keys.filled[place.stage].wait(place.parity);
-///     ...                                                       // scratch.operands.k[place.stage]
-///     scratch.stages.end(scratch.stages.of_keys, place, lane, last);
+/// A lane copies its part of a stage by begin_keys() and begin_values(), waits for `filled` of place_of() before it
+/// reads a stage, and tells by end() that its warp has read it.
 #pragma once
 
 #include <cstdint>
