@@ -60,12 +60,13 @@ struct forward_by_warps_policy {
 ///     a bias by a function        252 (243)        84 (83)            180 (158)        54 (53)
 ///     a dense bias in bf16        174 (169)        45 (44)            127 (119)        27 (26)
 ///
-/// These were taken with syncs and codes widened by blocks, biases of functions with one set.
+/// These were taken with syncs and codes that blocks widen, those of functions with one set.
 ///
-/// A plain tile of one set of 128 channels has 998 instructions without terms, 1095 with smoothed queries, 1035 with
-/// these and INT4 codes in pairs, 32 instead of 64 of them integer products (sm_80; ptxas emulates the product of pairs
-/// for sm_90, where it has 67 TFLOP/s). ptxas, bytes of stack on sm_80 with smoothed queries: one set of 128 channels
-/// none, two sets 152, with pairs 208; 64 channels 96, with pairs 72.
+/// A plain tile of one set of 128 channels has some 960 instructions without terms, 1050 with smoothed queries, 1000
+/// with these and INT4 codes in pairs, where values are widened once, and 130 more where blocks widen them. Pairs take
+/// 32 instead of 64 integer products (sm_80; ptxas emulates the product of pairs for sm_90, where it has 67 TFLOP/s).
+/// ptxas, bytes of stack on sm_80, values widened once: two sets 336 without terms, 392 with smoothed queries, 344 with
+/// these and pairs; 64 channels 160, 176 and 152; one set of 128 channels none.
 ///
 /// What bounds it: a product, of fp16 or bytes, takes 6.1 to 6.4 cycles of a scheduler, and other instructions, of its
 /// warp or another one, are added to that: 8.6 with two multiply-adds for each product, 12.3 with six, 8.4 with two
