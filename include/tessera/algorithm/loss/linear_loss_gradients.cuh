@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/algorithm/loss/detail/order_entries.hpp>
 #include <tessera/algorithm/loss/detail/counted_parts.cuh>
+#include <tessera/algorithm/loss/detail/order_entries.hpp>
 #include <tessera/algorithm/loss/detail/part_walk.hpp>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>

@@ -408,11 +408,11 @@ struct gathered_words : detail::rows_of_list<T> {
         int const row = lane / in_row + i.value * rows_apart;
         if (Tile::rows % rows_apart == 0 || row < Tile::rows) {
           // An address as a number: that of a word that is not there is none of a pointer.
-          auto const word =
+          auto const at =
               reinterpret_cast<std::uintptr_t>(matrix.data) +
               static_cast<std::uintptr_t>(from[i.value] * matrix.stride(0) + first_column + column) * sizeof(T);
-          copies_in_flight<G>::template begin_word<Bytes>(&tile(row, column), reinterpret_cast<void const*>(word),
-                                                          from[i.value] < 0 ? 0 : bytes);
+          auto const* const word = reinterpret_cast<void const*>(at);  // NOLINT(performance-no-int-to-ptr)
+          copies_in_flight<G>::template begin_word<Bytes>(&tile(row, column), word, from[i.value] < 0 ? 0 : bytes);
         }
       });
     }

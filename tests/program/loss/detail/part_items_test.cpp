@@ -26,9 +26,12 @@ struct counted_tiles {
     switch (item.work()) {
       case loss_part_work::logits:
         return hidden[item.panel] >= schedule.hidden_before(part) && classifier >= schedule.classifier_before(part);
-      case loss_part_work::hidden: return made_of_row[item.panel] >= schedule.made_of_row(part);
-      case loss_part_work::classifier: return made >= schedule.made(part);
-      case loss_part_work::none: break;
+      case loss_part_work::hidden:
+        return made_of_row[item.panel] >= schedule.made_of_row(part);
+      case loss_part_work::classifier:
+        return made >= schedule.made(part);
+      case loss_part_work::none:
+        break;
     }
     return false;
   }
@@ -47,9 +50,12 @@ struct counted_tiles {
 /// How deep a tile is, in steps.
 std::int32_t steps_of(loss_part_item const& item, loss_part_schedule const& schedule) {
   switch (item.work()) {
-    case loss_part_work::logits: return divide_up(schedule.channels, 64);
-    case loss_part_work::hidden: return divide_up(schedule.entries_of(item.part()), 64);
-    default: return divide_up(schedule.tokens, 64);
+    case loss_part_work::logits:
+      return divide_up(schedule.channels, 64);
+    case loss_part_work::hidden:
+      return divide_up(schedule.entries_of(item.part()), 64);
+    default:
+      return divide_up(schedule.tokens, 64);
   }
 }
 

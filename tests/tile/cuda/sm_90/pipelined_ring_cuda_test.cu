@@ -448,8 +448,8 @@ TEST_CASE("warps that fill and warps that read a ring have the steps of the seri
     WARN("the device has no barriers for copies");
     return;
   }
-  for (taking const how : {taking::all, taking::in_parts, taking::from_last, taking::in_cuts, taking::one_more,
-                           taking::fetched}) {
+  for (taking const how :
+       {taking::all, taking::in_parts, taking::from_last, taking::in_cuts, taking::one_more, taking::fetched}) {
     check_sums<1>(how);
     check_sums<2>(how);
     check_sums<3>(how);
