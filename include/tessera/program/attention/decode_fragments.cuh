@@ -93,6 +93,7 @@ struct decode_softmax {
     state.sum *= factor;
     return factor;
   }
+  /// The weight of a score, relative to the reference.
   __device__ __forceinline__ float weight(state_type const& state, float score) const {
     return fast_exp2(score - state.reference);
   }

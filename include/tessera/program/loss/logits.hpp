@@ -141,10 +141,12 @@ struct banded_rows {
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     dense<T>{band}.load(group, tile, first_row - first, first_column);
   }
+  /// Whether words of so many bytes make up the rows.
   template <int Bytes>
   [[nodiscard]] TESSERA_FN bool has_words() const {
     return dense_words<T, Bytes>::suits(band);
   }
+  /// The band as words of so many bytes, which it must have.
   template <int Bytes>
   [[nodiscard]] TESSERA_FN banded_words<T, Bytes> in_words() const {
     return {band, first, vocabulary};
@@ -154,6 +156,7 @@ struct banded_rows {
 /// Such a band of words of so many bytes, as dense_words are.
 template <class T, int Bytes>
 struct banded_words : banded_rows<T> {
+  /// Starts to load a tile, as AsyncSource says. Collective.
   template <class G, class Tile>
   TESSERA_FN void begin_load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     dense_words<T, Bytes>{this->band}.begin_load(group, tile, first_row - this->first, first_column);

@@ -127,6 +127,7 @@ struct listed_steps {
 /// A tile of lists, whose number is read where it is needed, for it takes long.
 class listed_tile {
  public:
+  /// The tile of a step, which a warpgroup takes by its plan.
   __device__ __forceinline__ listed_tile(shared_message<list_step> const& step, step_plan const& plan)
       : step_(step), is_first_(plan.is_first()) {}
 

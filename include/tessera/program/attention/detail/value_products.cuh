@@ -16,8 +16,8 @@ inline namespace v0 {
 template <int Channels, warpgroup_attention_policy Policy>
 struct value_products {
   using shape = warpgroup_attention_shape<Channels, Policy>;
-  static constexpr int sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
-  static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
+  static constexpr int sets = Policy.product_sets > 0 ? Policy.product_sets : 1;  ///< sets of products
+  static constexpr int output_registers = Channels / 2 + 2;                       ///< the last two are sums of weights
   /// Outputs of a lane.
   using outputs_type = float[output_registers];
   /// Products of a lane, some channels at a time.

@@ -61,6 +61,7 @@ struct page_softmax : decode_softmax {
     state.sum *= factor;
     return factor;
   }
+  /// The weight of a score, relative to the reference, times 2^shift.
   __device__ __forceinline__ float weight(state_type const& state, float score) const {
     return fast_exp2(score - (state.reference - static_cast<float>(shift)));
   }
@@ -85,7 +86,7 @@ struct page_columns {
   using outputs_type = typename columns_type::outputs_type;  ///< the words for outputs
   /// The words for scores of a page.
   using scores_type = typename columns_type::template scores_type<cache_page_format::tokens>;
-  using score_tile = typename scores_type::sum_tile;
+  using score_tile = typename scores_type::sum_tile;  ///< scores of a page
   /// The product of weights and codes of values.
   using values_product = typename columns_type::template values_product<float16, cache_page_format::tokens>;
   using operands_type = typename values_product::a_tile;  ///< weights, as its operand
