@@ -75,7 +75,8 @@
 /// Infinities and NaNs: program/attention/quantized_operands.hpp. A NaN among queries makes the results of its group of
 /// 2 queries NaN. A NaN among keys makes the results NaN of all queries that see any key of its group of 32 keys. A NaN
 /// among values makes its channel of the head NaN. A score over 3e38 makes the result of its query NaN; with
-/// smoothed queries or a bias one over 2e37 may do so on a GPU. Elements beyond the length of a sequence are never read.
+/// smoothed queries or a bias one over 2e37 may do so on a GPU. Elements beyond the length of a sequence are never
+/// read.
 /// Errors: shape_error and value_error, which name the function and show both values. No call waits or allocates, so
 /// that every call can be captured in a CUDA graph.
 /// Determinism: the same bits each time and for any number of threads. Codes and scales are the same on every executor;
