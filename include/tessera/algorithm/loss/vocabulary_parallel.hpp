@@ -148,9 +148,10 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
   static void backward(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
                        linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    detail::check_contiguous(back, out.hidden, in.hidden.extent(1));
-    own_backward(exec, ranks, in, part, options, upstream, detail::once(ranks, out), space, {});
-    detail::reduce_hidden(exec, ranks, out.hidden);
+    detail::reduce_after(back, exec, ranks, out, in.hidden.extent(1),
+                         [&](linear_loss_gradients<Gradient> const& own, hidden_progress const& progress) {
+                           own_backward(exec, ranks, in, part, options, upstream, own, space, progress);
+                         });
   }
 
   /// The same, with the reduction on a side queue of the executor. `chunk_tokens`: tokens that are reduced together,
@@ -160,19 +161,12 @@ struct vocabulary_parallel<linear_loss<Tile, Statistics, Filter, Map>> {
                        vocabulary_part const& part, linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space,
                        std::int64_t chunk_tokens = 0) {
-    detail::check_side(back, exec, side);
-    check<value_error>(chunk_tokens >= 0, back, ": chunk_tokens is ", chunk_tokens, " but must not be negative");
-    detail::check_contiguous(back, out.hidden, in.hidden.extent(1));
-    auto const run = [&](hidden_progress const& progress) {
-      own_backward(exec, ranks, in, part, options, upstream, detail::once(ranks, out), space, progress);
-    };
-    if (out.hidden.data == nullptr) {
-      return run({});
-    }
-    std::int64_t const row_bytes = out.hidden.extent(1) * static_cast<std::int64_t>(sizeof(Gradient));
-    std::int64_t const step =
-        chunk_tokens > 0 ? chunk_tokens : part_loss::chunk_of(options, out.hidden.extent(0), row_bytes);
-    detail::reduce_hidden_beside(exec, side, ranks, out.hidden, step, run);
+    detail::reduce_beside(
+        back, exec, side, ranks, out, in.hidden.extent(1), chunk_tokens,
+        [&](std::int64_t row_bytes) { return part_loss::chunk_of(options, out.hidden.extent(0), row_bytes); },
+        [&](linear_loss_gradients<Gradient> const& own, hidden_progress const& progress) {
+          own_backward(exec, ranks, in, part, options, upstream, own, space, progress);
+        });
   }
 
   /// Enqueues the gradients of the rank's own entries, without any exchange: that of hidden states is the rank's part

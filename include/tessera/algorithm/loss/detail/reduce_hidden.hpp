@@ -66,6 +66,32 @@ void reduce_hidden_beside(Exec const& exec, side_queue<Exec> const& side, Ranks&
   side.join(0);
 }
 
+/// A rank's backward(gradients, hidden_progress), and then the sum over ranks of the gradient of hidden states.
+template <Executor Exec, class Ranks, class Gradient, class Backward>
+void reduce_after(char const* function, Exec const& exec, Ranks& ranks, linear_loss_gradients<Gradient> const& out,
+                  std::int64_t channels, Backward const& backward) {
+  check_contiguous(function, out.hidden, channels);
+  backward(once(ranks, out), hidden_progress{});
+  reduce_hidden(exec, ranks, out.hidden);
+}
+
+/// The same, with the sum on a side queue beside backward(). `chunk_tokens`: tokens that are added up together; 0: what
+/// chunk_of(bytes of a token's gradient) says.
+template <Executor Exec, class Ranks, class Gradient, class ChunkOf, class Backward>
+void reduce_beside(char const* function, Exec const& exec, side_queue<Exec> const& side, Ranks& ranks,
+                   linear_loss_gradients<Gradient> const& out, std::int64_t channels, std::int64_t chunk_tokens,
+                   ChunkOf const& chunk_of, Backward const& backward) {
+  check_side(function, exec, side);
+  check<value_error>(chunk_tokens >= 0, function, ": chunk_tokens is ", chunk_tokens, " but must not be negative");
+  check_contiguous(function, out.hidden, channels);
+  auto const run = [&](hidden_progress const& progress) { backward(once(ranks, out), progress); };
+  if (out.hidden.data == nullptr) {
+    return run({});
+  }
+  std::int64_t const row_bytes = out.hidden.extent(1) * static_cast<std::int64_t>(sizeof(Gradient));
+  reduce_hidden_beside(exec, side, ranks, out.hidden, chunk_tokens > 0 ? chunk_tokens : chunk_of(row_bytes), run);
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace tessera
