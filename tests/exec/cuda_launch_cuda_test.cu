@@ -62,7 +62,7 @@ TEST_CASE("a persistent program is called once by each thread block", "[cuda]") 
 TEST_CASE("all thread blocks of a cluster come to the program", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no clusters");
     return;
   }

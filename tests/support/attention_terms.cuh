@@ -27,8 +27,19 @@ inline std::vector<float> make_biases(std::int64_t queries, std::int64_t keys, f
 }
 
 /// How far log-sum-exps may be from the portable program's, which rounds scores elsewhere: a weight's code may be the
-/// next one, and a row may have one weight that matters.
+/// next one, and a row may have one weight that matters. Where a bias is so large that fp32 has no fractions, units of
+/// the last place are apart as well.
 inline constexpr double most_apart = 0.0607;  // log(17 / 16)
+
+/// Whether log-sum-exps are as near as that to those expected.
+inline bool are_near(std::vector<double> const& found, std::vector<double> const& expected) {
+  bool near = found.size() == expected.size();
+  for (std::size_t i = 0; near && i < expected.size(); ++i) {
+    near = found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i])) ||
+           std::abs(found[i] - expected[i]) < most_apart + 1e-6 * std::abs(expected[i]);
+  }
+  return near;
+}
 
 template <class Method, class Bias>
 void check_against_cpu(attention_problem<tessera::bfloat16> const& p, Bias const& there, Bias const& here) {
@@ -52,7 +63,7 @@ void check_against_cpu(attention_problem<tessera::bfloat16> const& p, Bias const
   }
   CHECK(odd == 0);
   CHECK(error_of(of_found, of_expected).relative_l1 < 5e-3);
-  CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < most_apart);
+  CHECK(are_near(found.found.log_sum_exp, expected.log_sum_exp));
 }
 
 }  // namespace tessera_test

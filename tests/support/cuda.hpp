@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -37,6 +38,21 @@ inline int compute_capability_major() {
   cuda_ok(cudaGetDevice(&device));
   cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   return major;
+}
+
+/// A program of sm_90 that does nothing: whether there is code of it says whether programs of sm_90 run.
+struct idle_from_sm_90 {
+  static constexpr int lanes = 32;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 10000;
+  struct scratch_type {};
+  __device__ void operator()(tessera::cuda_warp const&, std::int64_t, scratch_type&) const {}
+};
+
+/// Whether the current device runs the instructions of sm_90, and programs with them are compiled for it: code for
+/// sm_80 has none, whatever the device.
+inline bool has_sm_90() {
+  return tessera::cuda().has<idle_from_sm_90>();
 }
 
 /// Whether programs of sm_90a are compiled, and run on the current device.

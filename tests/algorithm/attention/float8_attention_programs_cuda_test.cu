@@ -51,7 +51,9 @@ TEST_CASE("programs say why they take 8-bit floats of queries and keys, or not",
   auto const fast = explain_float8<float8_attention>(16384);
   CAPTURE(fast.text());
   CHECK(fast.is_fast());
-  CHECK(fast.text().find("quantized_forward (TMA, wgmma)") != std::string::npos);
+  std::string const program =
+      tessera_test::is_hopper() ? "quantized_forward (TMA, wgmma)" : "attention_tiles (cp.async, mma.sync)";
+  CHECK(fast.text().find(program) != std::string::npos);
   CHECK(fast.text().find("quantize_heads") != std::string::npos);
   auto const by_token = explain_float8<float8_by_token>(16384);
   CAPTURE(by_token.text());
@@ -60,5 +62,5 @@ TEST_CASE("programs say why they take 8-bit floats of queries and keys, or not",
   auto const decode = explain_float8<float8_attention>(1);
   CAPTURE(decode.text());
   CHECK(decode.is_fast());
-  CHECK(decode.text().find("quantized_forward (TMA, wgmma)") != std::string::npos);
+  CHECK(decode.text().find(program) != std::string::npos);
 }

@@ -130,7 +130,7 @@ TEST_CASE("lanes hold the words of a matrix's rows, or of its columns where it i
 
 TEST_CASE("matrices are stored as they are loaded", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no instruction that stores matrices");
     return;
   }

@@ -160,7 +160,7 @@ using namespace barrier_test;
 
 TEST_CASE("a phase of a barrier ends with the last arrival and none before", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no barriers for copies");
     return;
   }
@@ -173,7 +173,7 @@ TEST_CASE("a phase of a barrier ends with the last arrival and none before", "[c
 
 TEST_CASE("a producer and its consumers hand a buffer over by two barriers", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no barriers for copies");
     return;
   }
@@ -186,7 +186,7 @@ TEST_CASE("a producer and its consumers hand a buffer over by two barriers", "[c
 
 TEST_CASE("warps wait at a named barrier for one that only arrives", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the program is for sm_90");
     return;
   }
@@ -203,7 +203,7 @@ TEST_CASE("warps wait at a named barrier for one that only arrives", "[cuda]") {
 
 TEST_CASE("a barrier counts a thread's asynchronous copies as one arrival", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the program is for sm_90");
     return;
   }

@@ -105,7 +105,7 @@ using namespace bulk_tensor_test;
 namespace {
 
 bool has_copy_engine() {
-  return tessera_test::compute_capability_major() >= 9;
+  return tessera_test::has_sm_90();
 }
 
 std::vector<float> numbers(std::size_t count) {

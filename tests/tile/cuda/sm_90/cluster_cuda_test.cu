@@ -93,7 +93,7 @@ using namespace cluster_test;
 
 TEST_CASE("blocks of a cluster know their ranks and see what the other wrote before it arrived", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no clusters");
     return;
   }
@@ -119,7 +119,7 @@ TEST_CASE("blocks of a cluster know their ranks and see what the other wrote bef
 
 TEST_CASE("words that a block sends to another one of its cluster arrive at its barrier", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no clusters");
     return;
   }

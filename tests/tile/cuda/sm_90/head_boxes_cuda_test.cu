@@ -130,7 +130,7 @@ using namespace head_boxes_test;
 
 TEST_CASE("a box of a head's rows is read with zeros outside of the head", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no copy engine for tensors");
     return;
   }
@@ -152,7 +152,7 @@ TEST_CASE("a box of a head's rows is read with zeros outside of the head", "[cud
 
 TEST_CASE("a box of a head's rows reaches both blocks of a cluster", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no copy engine for tensors");
     return;
   }
@@ -172,7 +172,7 @@ TEST_CASE("a box of a head's rows reaches both blocks of a cluster", "[cuda]") {
 
 TEST_CASE("a map of heads that a thread remembers is the one that the driver makes", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no copy engine for tensors");
     return;
   }

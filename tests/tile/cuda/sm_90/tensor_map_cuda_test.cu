@@ -46,7 +46,7 @@ TEST_CASE("a matrix that the copy engine cannot address is known as such, and re
 
 TEST_CASE("a map that a thread remembers is the one that the driver makes", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no copy engine for tensors");
     return;
   }

@@ -81,7 +81,7 @@ using namespace worker_warps_test;
 
 TEST_CASE("workers get the numbers that another warp loads, and meet each other", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (tessera_test::compute_capability_major() < 9) {
+  if (!tessera_test::has_sm_90()) {
     WARN("the device has no barriers for copies");
     return;
   }
