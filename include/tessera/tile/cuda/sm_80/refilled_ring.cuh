@@ -25,6 +25,10 @@
 ///     keys.end_step();                                   // other keys are on their way from here on
 ///     add(scratch.boxes[values.begin_step(index).stage]);
 ///     values.end_step();
+///
+/// Where the lanes are those of a thread block, a sync costs more than a stage: a `late_refiller` fills a stage again at
+/// the beginning of the step behind the one that has read it. It has one sync for each step, and all stages but two on
+/// their way.
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -70,6 +74,45 @@ class ring_refiller {
   }
 
  private:
+  G const& group_;
+  int& stage_;
+  Fill const& fill_;
+};
+
+/// Fill, G: as for ring_refiller.
+template <int Stages, class G, class Fill>
+class late_refiller {
+ public:
+  static_assert(Stages >= 2, "tessera: a late_refiller has at least two stages: one is read while another is filled");
+  static constexpr int stages = Stages;  ///< how many stages the ring has
+
+  /// Goes on from a stage, which it changes. The group and `fill` outlive it.
+  __device__ __forceinline__ late_refiller(G const& group, int& stage, Fill const& fill)
+      : group_(group), stage_(stage), fill_(fill) {}
+
+  /// Begins to fill all stages but the one before the next, which the first step does.
+  __device__ __forceinline__ void fill_all() const {
+#pragma unroll 1
+    for (int i = 1; i < Stages; ++i) {
+      fill(stage_ + i <= Stages ? stage_ + i - 1 : stage_ + i - 1 - Stages);
+    }
+  }
+  /// Waits until the step's stage is full, and begins to fill that of the step before, which all lanes have read.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+    async_copy_wait<Stages - 2>();
+    group_.sync();
+    fill(stage_ == 0 ? Stages - 1 : stage_ - 1);
+    return {index, stage_};
+  }
+  /// Goes on behind the step.
+  __device__ __forceinline__ void end_step(int, int) const { stage_ = stage_ + 1 == Stages ? 0 : stage_ + 1; }
+
+ private:
+  __device__ __forceinline__ void fill(int stage) const {
+    fill_(stage);
+    async_copy_commit();
+  }
+
   G const& group_;
   int& stage_;
   Fill const& fill_;
