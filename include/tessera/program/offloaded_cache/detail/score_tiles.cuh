@@ -201,9 +201,8 @@ struct score_tiles {
   __device__ __forceinline__ void score_all(cuda_block<lanes> const& group, scratch_type& scratch) const {
     filling filled{};
     enter(scratch, filled, static_cast<std::int32_t>(block_index()), group.lane);
-    int stage = 0;
     auto const begin = [&](int into) { fill(scratch, filled, into, group.lane); };
-    late_refiller<stages, cuda_block<lanes>, decltype(begin)> const ring(group, stage, begin);
+    late_refiller<stages, cuda_block<lanes>, decltype(begin)> ring(group, begin);
     ring.fill_all();
     int const warp = uniform(group.lane / 32);
     int const lane = group.lane % 32;

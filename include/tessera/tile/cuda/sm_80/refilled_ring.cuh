@@ -86,36 +86,42 @@ class late_refiller {
   static_assert(Stages >= 2, "tessera: a late_refiller has at least two stages: one is read while another is filled");
   static constexpr int stages = Stages;  ///< how many stages the ring has
 
-  /// Goes on from a stage, which it changes. The group and `fill` outlive it.
-  __device__ __forceinline__ late_refiller(G const& group, int& stage, Fill const& fill)
-      : group_(group), stage_(stage), fill_(fill) {}
+  /// Begins with stage 0. The group and `fill` outlive it.
+  __device__ __forceinline__ late_refiller(G const& group, Fill const& fill) : group_(group), fill_(fill) {}
 
-  /// Begins to fill all stages but the one before the next, which the first step does.
-  __device__ __forceinline__ void fill_all() const {
+  /// Begins to fill all stages but the last, which the first step does.
+  __device__ __forceinline__ void fill_all() {
 #pragma unroll 1
     for (int i = 1; i < Stages; ++i) {
-      fill(stage_ + i <= Stages ? stage_ + i - 1 : stage_ + i - 1 - Stages);
+      fill_next();
     }
   }
   /// Waits until the step's stage is full, and begins to fill that of the step before, which all lanes have read.
-  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) {
     async_copy_wait<Stages - 2>();
     group_.sync();
-    fill(stage_ == 0 ? Stages - 1 : stage_ - 1);
+    fill_next();
     return {index, stage_};
   }
   /// Goes on behind the step.
-  __device__ __forceinline__ void end_step(int, int) const { stage_ = stage_ + 1 == Stages ? 0 : stage_ + 1; }
+  __device__ __forceinline__ void end_step(int, int) {
+    stage_ = after(stage_);
+  }
 
  private:
-  __device__ __forceinline__ void fill(int stage) const {
-    fill_(stage);
+  __device__ __forceinline__ static int after(int stage) {
+    return stage + 1 == Stages ? 0 : stage + 1;
+  }
+  __device__ __forceinline__ void fill_next() {
+    fill_(next_);
     async_copy_commit();
+    next_ = after(next_);
   }
 
   G const& group_;
-  int& stage_;
   Fill const& fill_;
+  int stage_ = 0;  ///< which is read next
+  int next_ = 0;   ///< which is filled next
 };
 
 }  // namespace v0
