@@ -115,17 +115,13 @@ struct scale_loss_gradients {
       }
     }
     float const divisor = divisor_for(maximum(group, bound) * steepest);
-    for (int lane : group) {
-      std::int64_t const row = which * lanes + lane;
-      if (row < count[0]) {
-        rows[row].by_loss /= divisor;
-        rows[row].by_log_sum_exp /= divisor;
-        rows[row].by_entropy /= divisor;
-      }
-      if (row == 0) {
-        late_scale[0] *= divisor;
-      }
-    }
+    each_index<lanes>(
+        group, which, count[0],
+        [&](std::int64_t row) {
+          rows[row].by_loss /= divisor;
+          rows[row].by_log_sum_exp /= divisor;
+          rows[row].by_entropy /= divisor;
+        } if (row == 0) { late_scale[0] *= divisor; });
   }
 
   /// The number that brings values of at most `bound` to at most 2^15 when they are divided by it: a normal number, and
@@ -289,16 +285,13 @@ struct sum_bias_gradient {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const entry = which * lanes + lane;
-      if (entry < target.size()) {
-        float sum = 0.0F;
-        for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
-          sum += column_sums(tile, entry);
-        }
-        detail::write_gradient(target[entry], sum * *scale, accumulates);
+    each_index<lanes>(group, which, target.size(), [&](std::int64_t entry) {
+      float sum = 0.0F;
+      for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
+        sum += column_sums(tile, entry);
       }
-    }
+      detail::write_gradient(target[entry], sum * *scale, accumulates);
+    });
   }
 };
 
