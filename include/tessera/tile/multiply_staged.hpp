@@ -9,9 +9,9 @@
 ///     multiply_staged_rows<results>(group, weights, scratch.values, totals);   // 64 x 128 and 128 x 64
 ///
 /// `multiply_words<M>` does the first for two sources, whose tiles are copied in words while earlier ones are multiplied.
+/// Scratch has an array of stages for each of them.
 ///
-///     struct staged { staged_tile<bfloat16, 64, 32> a[3], b[3]; };                       // in scratch: three stages
-///     bool const is_done = multiply_words<M>(group, a, b, {first_row, first_column}, scratch, sums);
+///     bool const is_done = multiply_words<product>(group, a, b, {first_row, first_column}, scratch, sums);
 ///     // false: the sources do not have words, and nothing was done
 #pragma once
 

@@ -115,13 +115,17 @@ struct scale_loss_gradients {
       }
     }
     float const divisor = divisor_for(maximum(group, bound) * steepest);
-    each_index<lanes>(
-        group, which, count[0],
-        [&](std::int64_t row) {
-          rows[row].by_loss /= divisor;
-          rows[row].by_log_sum_exp /= divisor;
-          rows[row].by_entropy /= divisor;
-        } if (row == 0) { late_scale[0] *= divisor; });
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < count[0]) {
+        rows[row].by_loss /= divisor;
+        rows[row].by_log_sum_exp /= divisor;
+        rows[row].by_entropy /= divisor;
+      }
+      if (row == 0) {
+        late_scale[0] *= divisor;
+      }
+    }
   }
 
   /// The number that brings values of at most `bound` to at most 2^15 when they are divided by it: a normal number, and
