@@ -45,6 +45,19 @@ TEST_CASE("each lane has its own variable in its own slot", "[host]") {
   CHECK(all.values[4] == 4.0F);
 }
 
+TEST_CASE("lanes of all groups visit each index once, and none behind the last", "[host]") {
+  for (int const count : {0, 1, 4, 5, 12, 13}) {
+    CAPTURE(count);
+    int visits[15] = {};
+    for (std::int64_t which = 0; which < 3; ++which) {
+      each_index<5>(serial_group<5>{}, which, count, [&](std::int64_t i) { ++visits[i]; });
+    }
+    for (int i = 0; i < 15; ++i) {
+      CHECK(visits[i] == (i < count ? 1 : 0));
+    }
+  }
+}
+
 TEST_CASE("bits below a lane are counted as a loop counts them", "[host]") {
   int wrong = 0;
   for (std::uint64_t i = 0; i < 4096; ++i) {

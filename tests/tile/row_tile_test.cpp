@@ -61,6 +61,18 @@ struct turning_values : tile {
     }
   }
 };
+struct rows_from_the_last_sum : tile {
+  template <class Visit, class... Values>
+  static void each_row_of_sums(group const&, sum_tile const& sums, Visit const& visit, Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      float turned[columns];
+      for (int column = 0; column < columns; ++column) {
+        turned[column] = sums.values[row][columns - 1 - column];
+      }
+      visit(row, turned, values.values[row]...);
+    }
+  }
+};
 struct from_the_first_column : tile {
   template <class Next, int First>
   static void as_operand(group const& g, sum_tile const& sums, typename Next::a_tile& a) {
@@ -126,6 +138,7 @@ std::string wrong_words(Exec const& exec) {
                    {{made.reduced},
                     {made.folded},
                     {made.pairs},
+                    {made.listed},
                     {made.largest},
                     {made.rows},
                     {made.hidden.data(), {Rows, Columns}},
@@ -177,6 +190,7 @@ TEST_CASE("states that are not of the lane's sums alone, and columns that are hi
 TEST_CASE("rows that are visited twice, and sums that are not where they should be, are caught", "[host]") {
   CHECK(check_row_laws<visiting_twice>().mentions("each_row_once visits every row once"));
   CHECK(check_row_laws<turning_values>().mentions("each_with_row brings the sum of its place"));
+  CHECK(check_row_laws<rows_from_the_last_sum>().mentions("each_row_of_sums brings sums in the order of columns"));
 }
 
 TEST_CASE("an operand of other columns is caught", "[host]") {

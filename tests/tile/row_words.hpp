@@ -91,14 +91,15 @@ struct tile_words {
 /// What the program makes.
 template <class Sum>
 struct row_results {
-  array_view<census> reduced;       ///< of each row, from a state that counts 1000
-  array_view<census> folded;        ///< by fold_lanes and merge_lanes
-  array_view<std::uint64_t> pairs;  ///< all bits of a row
-  array_view<Sum> largest;          ///< of a row, and in every other row of the row's number
-  array_view<std::int32_t> rows;    ///< how often each_row_once visits a row
-  matrix_view<Sum> hidden;          ///< sums that are not hidden, or 77
-  matrix_view<std::int32_t> bits;   ///< of sums, plus the row's number
-  matrix_view<float> ordered;       ///< in each place what the lane that has it knows of the row's ordered sum
+  array_view<census> reduced;        ///< of each row, from a state that counts 1000
+  array_view<census> folded;         ///< by fold_lanes and merge_lanes
+  array_view<std::uint64_t> pairs;   ///< all bits of a row
+  array_view<std::uint64_t> listed;  ///< the same by each_row_of_sums
+  array_view<Sum> largest;           ///< of a row, and in every other row of the row's number
+  array_view<std::int32_t> rows;     ///< how often each_row_once visits a row
+  matrix_view<Sum> hidden;           ///< sums that are not hidden, or 77
+  matrix_view<std::int32_t> bits;    ///< of sums, plus the row's number
+  matrix_view<float> ordered;        ///< in each place what the lane that has it knows of the row's ordered sum
 };
 
 /// Words, BitWords: as tile_words, the latter of std::int32_t.
@@ -119,6 +120,7 @@ struct row_words_program {
     words::each_with_row(group, tile, [&](int row, int column, Sum& sum) { sum = sums(row, column); });
     reduce<words>(group, tile);
     fold<words>(group, tile);
+    add_rows_of_sums<words>(group, tile);
     change<words, typename BitWords::template of<G>>(group, tile);
   }
 
@@ -160,6 +162,24 @@ struct row_words_program {
           to.pairs[row] = of_pairs.all;
         },
         states, pairs);
+  }
+  /// Adds up the bits of a row's sums.
+  template <class W, class G>
+  TESSERA_FN void add_rows_of_sums(G const& group, typename W::sum_tile const& tile) const {
+    typename W::template row_values<pair_bits> all;
+    W::each_row(
+        group, [](int, pair_bits& sum) { sum = pair_bits_reducer<Sum>{}.identity(); }, all);
+    W::each_row_of_sums(
+        group, tile,
+        [](int, auto const& own, pair_bits& sum) {
+          for (Sum const one : own) {
+            pair_bits_reducer<Sum>{}.push(sum, one);
+          }
+        },
+        all);
+    W::merge_lanes(group, pair_bits_reducer<Sum>{}, all);
+    W::each_row_once(
+        group, [&](int row, pair_bits const& sum) { to.listed[row] = sum.all; }, all);
   }
   template <class W, class Bits, class G>
   TESSERA_FN void change(G const& group, typename W::sum_tile& tile) const {
@@ -245,6 +265,7 @@ struct row_words_outcome {
   std::vector<census> reduced;
   std::vector<census> folded;
   std::vector<std::uint64_t> pairs;
+  std::vector<std::uint64_t> listed;
   std::vector<Sum> largest;
   std::vector<std::int32_t> rows;
   std::vector<Sum> hidden;
@@ -255,6 +276,7 @@ struct row_words_outcome {
       : reduced(static_cast<std::size_t>(problem.rows)),
         folded(reduced.size()),
         pairs(reduced.size()),
+        listed(reduced.size()),
         largest(reduced.size()),
         rows(reduced.size()),
         hidden(problem.sums.size()),
@@ -278,6 +300,7 @@ row_words_outcome<Sum> expected_of(row_words_problem<Sum> const& problem) {
       reducer.push(made.folded[row], sum);
       maximum.push(made.largest[row], sum);
       made.pairs[row] += bit_cast<std::uint32_t>(sum);
+      made.listed[row] += bit_cast<std::uint32_t>(sum);
       made.bits[at] = bit_cast<std::int32_t>(sum) + i;
       made.hidden[at] = column < problem.ends[row] && column >= problem.first + i ? sum : Sum{77};
     }
@@ -298,6 +321,7 @@ std::string difference(row_words_outcome<Sum> const& found, row_words_problem<Su
   text += found.reduced == expected.reduced ? "" : "reduce_rows by a user's Reducer; ";
   text += found.folded == expected.folded ? "" : "fold_lanes and merge_lanes; ";
   text += found.pairs == expected.pairs ? "" : "fold_lanes by a user's PairReducer; ";
+  text += found.listed == expected.listed ? "" : "each_row_of_sums; ";
   text += found.largest == expected.largest ? "" : "reduce_rows by maximum_reducer; ";
   text += found.rows == expected.rows ? "" : "each_row_once; ";
   text += same(found.hidden, expected.hidden) ? "" : "hide_from and hide_before_diagonal; ";

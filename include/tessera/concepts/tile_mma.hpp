@@ -38,7 +38,8 @@
 /// Laws of both, checked by `tessera::testing::check_row_laws<M>()` where the group runs on the host:
 ///   1. each_row visits every row; what it does must depend on the row and its values alone, for a row may be visited
 ///      by several lanes. each_row_once visits every row once.
-///   2. each_with_row visits every sum once, together with the values of its row.
+///   2. each_with_row visits every sum once, together with the values of its row. each_row_of_sums visits the same sums
+///      as arrays, one for each row and lane that holds sums of it, in the order of columns.
 ///   3. reduce_rows merges into a row's state the state of the row's sums, pushed in an order that depends on the
 ///      tile and the reducer alone. A PairReducer may be given two neighbours of a row at a time, and one with
 ///      `any_order` any two, and several states to a row, which are merged (concepts/reducer.hpp).
@@ -135,9 +136,11 @@ concept RowWords =
        M::each_row(group, detail::any_visit{}, values);
        M::each_row_once(group, detail::any_visit{}, values);
        M::each_with_row(group, sums, detail::any_visit{}, values);
+       M::each_row_of_sums(group, sums, detail::any_visit{}, values);
      } || because<"RowWords visit rows and sums: static each_row(group, visit, row_values&...), "
                   "each_row_once(group, visit, row_values&...), "
-                  "each_with_row(group, sum_tile&, visit, row_values&...)">) &&
+                  "each_with_row(group, sum_tile&, visit, row_values&...), "
+                  "each_row_of_sums(group, sum_tile const&, visit, row_values&...)">) &&
     (requires(typename M::group_type const& group, typename M::sum_tile& sums,
               typename M::template row_values<typename M::sum_type>& states) {
        M::fold_lanes(group, detail::any_reducer<typename M::sum_type>{}, sums, states);

@@ -7,10 +7,22 @@
 /// `multiply_staged_rows<M>` adds the product a b: b's rows are the depth, as values of tokens are for weights.
 ///
 ///     multiply_staged_rows<results>(group, weights, scratch.values, totals);   // 64 x 128 and 128 x 64
+///
+/// `multiply_words<M>` does the first for two sources, whose tiles are copied in words while earlier ones are multiplied.
+/// Scratch has an array of stages for each of them.
+///
+///     bool const is_done = multiply_words<product>(group, a, b, {first_row, first_column}, scratch, sums);
+///     // false: the sources do not have words, and nothing was done
 #pragma once
+
+#include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/pipelined.hpp>
+#include <tessera/tile/source/async_source.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -92,6 +104,31 @@ TESSERA_FN void multiply_staged_rows(typename M::group_type const& group, A cons
     detail::load_b_of<M>(group, b_tile, b, at);
     M::multiply(group, a_tile, b_tile, sums);
   }
+}
+
+/// Where a tile of a product begins.
+struct product_corner {
+  std::int64_t row;     ///< the first row of a
+  std::int64_t column;  ///< the first row of b
+};
+
+/// All lanes reach this call. Returns whether the sources have words; otherwise nothing is done. Staged: arrays a and b
+/// of as many stages. Afterwards scratch may still be read by other lanes.
+template <TileMma M, SourceOfWords A, SourceOfWords B, class Staged>
+[[nodiscard]] TESSERA_FN bool multiply_words(typename M::group_type const& group, A const& a, B const& b,
+                                             product_corner const& at, Staged& staged, typename M::sum_tile& sums) {
+  constexpr int stages = std::extent_v<decltype(Staged::a)>;
+  constexpr std::int64_t depth = std::remove_extent_t<decltype(Staged::a)>::columns;
+  return with_words(a, b, [&](auto const& a_words, auto const& b_words) {
+    auto const begin = [&](int step, int stage) {
+      a_words.begin_load(group, staged.a[stage], at.row, step * depth);
+      b_words.begin_load(group, staged.b[stage], at.column, step * depth);
+    };
+    auto const steps = static_cast<int>(divide_up(b.columns(), depth));
+    for (pipeline_step const step : pipelined<stages>(group, steps, begin)) {
+      multiply_staged<M>(group, staged.a[step.stage], staged.b[step.stage], sums);
+    }
+  });
 }
 
 }  // namespace v0

@@ -6,7 +6,7 @@
 ///     for (int lane : group) { largest[lane] = values(which, lane); }
 ///     float const top = maximum(group, largest);
 ///
-/// `variable[lane]` is only for the lane that the loop visits: on a GPU a thread has no other lane's variable.
+/// `each_index` gives each lane an element of an array. `variable[lane]` is only for the lane that the loop visits: on a GPU a thread has no other lane's variable.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,18 @@ struct per_lane {
 /// Whether a lane is the one that acts for all: `if (is_first(lane)) { scratch.total = total; }`
 [[nodiscard]] TESSERA_FN constexpr bool is_first(int lane) {
   return lane == 0;
+}
+
+/// Calls visit(i) for number i = which * Lanes + lane of each lane, where that is below `count`: for programs whose
+/// lanes take an element each, group number `which` the next `Lanes` of them.
+template <int Lanes, class G, class Visit>
+TESSERA_FN void each_index(G const& group, std::int64_t which, std::int64_t count, Visit const& visit) {
+  for (int lane : group) {
+    std::int64_t const index = which * Lanes + lane;
+    if (index < count) {
+      visit(index);
+    }
+  }
 }
 
 /// How many bits of `mask` are set below bit `lane`: the rank of a lane among those that voted yes.

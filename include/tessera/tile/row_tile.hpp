@@ -78,6 +78,14 @@ struct row_tile : gemm_tile<T, Shape, G> {
       }
     }
   }
+  /// Calls visit(row, own, value...) for each row, with the array of its sums that this lane holds: all of them.
+  template <class Visit, class... Values>
+  TESSERA_FN static constexpr void each_row_of_sums(G const&, sum_tile const& sums, Visit const& visit,
+                                                    Values&... values) {
+    for (int row = 0; row < rows; ++row) {
+      visit(row, sums.values[row], values.values[row]...);
+    }
+  }
   /// Calls visit(row, column, sum, other, value...) for each sum and that in its place of another RowTile with as many
   /// rows and columns.
   template <class Other, class Visit, class... Values>

@@ -9,6 +9,9 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
     tessera::float8_e4m3 code"
   tile/copies_in_flight.hpp "Group const& group, Tile& tile, tessera::tile_chunk<tessera::bfloat16> const* from, \
     int column, bool is_inside"
+  tile/each_fetched.hpp "Group const& group, tessera::dense_chunks<tessera::bfloat16> const& source, \
+    std::int64_t first_row, int first, int end, int by, int depth, tile_on_the_way::tile_type& tile, \
+    void (*multiply)(tile_on_the_way::tile_type const&, int)"
   tile/gemm_operand.hpp "std::int8_t a, std::int8_t b"
   tile/gemm_schedule.hpp "tessera::gemm_work_item const* tiles, std::int32_t count, std::int32_t const* k_tiles"
   tile/gemm_tile.hpp "Group const& group, int depth, product::a_tile& a, tessera::bfloat16 const* a_from, \
@@ -17,6 +20,9 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
   tile/multiply_staged.hpp "Group const& group, operand_scratch& scratch, product::sum_tile& sums"
   tile/multiply_staged.hpp:2 "Group const& group, value_scratch& scratch, \
     tessera::staged_tile<tessera::bfloat16, 64, 128> const& weights, results::sum_tile& totals"
+  tile/multiply_staged.hpp:3 "Group const& group, tessera::dense<tessera::bfloat16> const& a, \
+    tessera::dense<tessera::bfloat16> const& b, std::int64_t first_row, std::int64_t first_column, \
+    pipeline_scratch& scratch, product::sum_tile& sums"
   tile/multiply_sums.hpp
     "Group const& group, scores::sum_tile const& weights, value_scratch& scratch, results::sum_tile& totals"
   tile/multiply_sums.hpp:2 "Group const& group, scores::sum_tile const& weights, \

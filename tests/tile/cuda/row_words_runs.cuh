@@ -25,6 +25,7 @@ std::string wrong_words_on_device() {
   auto reduced = to_device(exec, made.reduced);
   auto folded = to_device(exec, made.folded);
   auto pairs = to_device(exec, made.pairs);
+  auto listed = to_device(exec, made.listed);
   auto largest = to_device(exec, made.largest);
   auto rows = to_device(exec, made.rows);
   auto hidden = to_device(exec, made.hidden);
@@ -36,6 +37,7 @@ std::string wrong_words_on_device() {
                                                           {reduced.view(),
                                                            folded.view(),
                                                            pairs.view(),
+                                                           listed.view(),
                                                            largest.view(),
                                                            rows.view(),
                                                            {hidden.data(), {Rows, Columns}},
@@ -45,6 +47,7 @@ std::string wrong_words_on_device() {
   made.reduced = to_host(exec, reduced);
   made.folded = to_host(exec, folded);
   made.pairs = to_host(exec, pairs);
+  made.listed = to_host(exec, listed);
   made.largest = to_host(exec, largest);
   made.rows = to_host(exec, rows);
   made.hidden = to_host(exec, hidden);

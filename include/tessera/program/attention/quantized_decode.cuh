@@ -335,30 +335,27 @@ struct attention_of_few_queries {
             factor = softmax_type{}.turn(own.state, largest_of(scratch.largest[place][row]));
           },
           state.rows, state.factor[tile]);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (half == 1 && !state.has_second_half) {
-          break;
-        }
-        weigh(state, tile, half, is_first && tile == 0,
-              scratch.weights[place] + (state.lane / 4 + 8 * half) * shape::weight_words +
-                  shape::warp_keys / 2 * state.warp + state.lane % 4);
-      }
+      scores_type::each_row_of_sums(
+          cuda_warp{}, state.scores[tile],
+          [&](int row, std::int32_t const(&sums)[4], row_type& own, float scale, float factor) {
+            if (state.has_second_half || row < 8) {
+              weigh(sums, own, scale, factor, is_first && tile == 0,
+                    scratch.weights[place] + row * shape::weight_words + shape::warp_keys / 2 * state.warp +
+                        state.lane % 4);
+            }
+          },
+          state.rows, state.score_scale[tile], state.factor[tile]);
     });
   }
   /// Makes the weights of a row's keys of a tile: codes of four keys at a time.
-  __device__ __forceinline__ static void weigh(warp_state& state, int tile, int half, bool is_first,
-                                               std::uint32_t* to) {
-    row_type& own = state.rows.values[0][half];
-    auto const(&sums)[2][4] = state.scores[tile].values[0];
-    std::int32_t const four[4] = {sums[0][2 * half], sums[0][2 * half + 1], sums[1][2 * half], sums[1][2 * half + 1]};
-    four_weights const weights =
-        lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[tile].values[0][half], four, is_first);
+  __device__ __forceinline__ static void weigh(std::int32_t const (&sums)[4], row_type& own, float scale, float factor,
+                                               bool is_first, std::uint32_t* to) {
+    four_weights const weights = lane_weights<softmax_type>::weigh(own.state.reference, scale, sums, is_first);
     own.state.sum += weights.sum;
     uint2 const codes = unpack_four_e4m3(weights.codes);
     float2 const first = unpack_pair<float16>(codes.x);
     float2 const second = unpack_pair<float16>(codes.y);
-    own.rounded = own.rounded * state.factor[tile].values[0][half] + ((first.x + first.y) + (second.x + second.y));
+    own.rounded = own.rounded * factor + ((first.x + first.y) + (second.x + second.y));
     to[0] = codes.x;
     to[4] = codes.y;
   }

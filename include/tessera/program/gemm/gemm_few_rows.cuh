@@ -25,6 +25,7 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/each_fetched.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/source/chunked_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -81,22 +82,13 @@ struct gemm_few_rows {
   __device__ __forceinline__ void multiply_part(cuda_warp const& own, std::int64_t first_row, int warp,
                                                 float (&sums)[rows / 16][tokens / 8][4]) const {
     auto const columns = static_cast<int>(b.columns());
-    constexpr int apart = warps * depth;
     value_type const* inputs[tokens / 8];
     open_inputs(own.lane, inputs);
-    codes_type ring[Policy.ahead];
-#pragma unroll
-    for (int i = 0; i < Policy.ahead; ++i) {
-      b.fetch(own, ring[i], first_row, std::int64_t{warp * depth + i * apart});
-    }
-#pragma unroll 1
-    for (int first = warp * depth; first < columns; first += Policy.ahead * apart) {
-#pragma unroll
-      for (int i = 0; i < Policy.ahead; ++i) {
-        multiply_step(own, ring[i], inputs, first + i * apart, sums);
-        b.fetch(own, ring[i], first_row, std::int64_t{first + (Policy.ahead + i) * apart});
-      }
-    }
+    codes_type in_flight[Policy.ahead];
+    each_fetched(
+        step_range{warp * depth, columns, warps * depth}, in_flight,
+        [&](int first, codes_type& to) { b.fetch(own, to, first_row, std::int64_t{first}); },
+        [&](int first, codes_type const& from) { multiply_step(own, from, inputs, first, sums); });
   }
   /// Where the lane's columns of a step begin in its rows of a. What it reads for rows that a has not is multiplied for
   /// sums that nobody uses.

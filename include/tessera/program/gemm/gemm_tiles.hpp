@@ -32,7 +32,6 @@
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/source/async_source.hpp>
 #include <tessera/tile/source/open_source.hpp>
@@ -83,7 +82,7 @@ struct gemm_tiles {
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     if constexpr (stages > 1 && !is_serial_group<G>) {
-      if (!multiply_words<mma>(group, first_row, first_column, scratch, sums)) {
+      if (!multiply_words<mma>(group, a, b, {first_row, first_column}, scratch, sums)) {
         multiply_steps<mma>(group, first_row, first_column, scratch, sums);
       }
     } else {
@@ -112,22 +111,6 @@ struct gemm_tiles {
       multiply_staged<Tile>(group, scratch.a[0], scratch.b[0], sums);
     }
   }
-  /// The same, with steps on their way in words. False: sources do not have them, and nothing is done.
-  template <class Tile, Group G>
-  TESSERA_FN bool multiply_words(G const& group, std::int64_t first_row, std::int64_t first_column,
-                                 scratch_type& scratch, typename Tile::sum_tile& sums) const {
-    return with_words(a, b, [&](auto const& a_words, auto const& b_words) {
-      auto const begin = [&](int at, int stage) {
-        a_words.begin_load(group, scratch.a[stage], first_row, std::int64_t{at} * depth);
-        b_words.begin_load(group, scratch.b[stage], first_column, std::int64_t{at} * depth);
-      };
-      auto const steps = static_cast<int>(divide_up(a.columns(), std::int64_t{depth}));
-      for (pipeline_step const at : pipelined<stages>(group, steps, begin)) {
-        multiply_staged<Tile>(group, scratch.a[at.stage], scratch.b[at.stage], sums);
-      }
-    });
-  }
-
   /// Calls the epilogue for sums inside of the result only.
   struct inside {
     Epilogue const& epilogue;

@@ -51,12 +51,8 @@ requires(Q::group != whole_tensor) struct quantize_groups {
     if constexpr (shares) {
       quantize_together(group, which / tiles_in_row(), which % tiles_in_row() * lanes * part_columns, scratch);
     } else {
-      for (int lane : group) {
-        std::int64_t const at = which * lanes + lane;
-        if (at < params.extent(0) * params.extent(1)) {
-          quantize(at / params.extent(1), at % params.extent(1));
-        }
-      }
+      each_index<lanes>(group, which, params.extent(0) * params.extent(1),
+                        [&](std::int64_t at) { quantize(at / params.extent(1), at % params.extent(1)); });
     }
   }
 

@@ -215,17 +215,14 @@ struct merge_row_pieces {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const row = which * lanes + lane;
-      if (row < rows) {
-        std::int64_t const pieces = states.size() / rows;
-        auto state = states[row * pieces];
-        for (std::int64_t piece = 1; piece < pieces; ++piece) {
-          reducer.merge(state, states[row * pieces + piece]);
-        }
-        finish(row, row, state);
+    each_index<lanes>(group, which, rows, [&](std::int64_t row) {
+      std::int64_t const pieces = states.size() / rows;
+      auto state = states[row * pieces];
+      for (std::int64_t piece = 1; piece < pieces; ++piece) {
+        reducer.merge(state, states[row * pieces + piece]);
       }
-    }
+      finish(row, row, state);
+    });
   }
 };
 

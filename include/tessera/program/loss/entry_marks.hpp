@@ -131,18 +131,15 @@ struct share_loss_bounds {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     constexpr float log2_e = 1.442695041F;
-    for (int lane : group) {
-      std::int64_t const row = which * lanes + lane;
-      if (row < count[0]) {
-        scaled_exponentials<float> sum{-infinity, 0.0F};
-        float least = infinity;
-        for (std::int64_t i = 0; i < states.extent(0); ++i) {
-          lse_reducer<float>{}.merge(sum, exponentials_of(R{}, states(i, row)));
-          least = minimum(least, marks.bounds(i, row).least);
-        }
-        marks.known[row] = {lse_reducer<float>{}.value(sum) * log2_e, least};
+    each_index<lanes>(group, which, count[0], [&](std::int64_t row) {
+      scaled_exponentials<float> sum{-infinity, 0.0F};
+      float least = infinity;
+      for (std::int64_t i = 0; i < states.extent(0); ++i) {
+        lse_reducer<float>{}.merge(sum, exponentials_of(R{}, states(i, row)));
+        least = minimum(least, marks.bounds(i, row).least);
       }
-    }
+      marks.known[row] = {lse_reducer<float>{}.value(sum) * log2_e, least};
+    });
   }
 };
 

@@ -289,16 +289,13 @@ struct sum_bias_gradient {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const entry = which * lanes + lane;
-      if (entry < target.size()) {
-        float sum = 0.0F;
-        for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
-          sum += column_sums(tile, entry);
-        }
-        detail::write_gradient(target[entry], sum * *scale, accumulates);
+    each_index<lanes>(group, which, target.size(), [&](std::int64_t entry) {
+      float sum = 0.0F;
+      for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
+        sum += column_sums(tile, entry);
       }
-    }
+      detail::write_gradient(target[entry], sum * *scale, accumulates);
+    });
   }
 };
 

@@ -242,12 +242,9 @@ struct clear_logit_pairs {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < states.size()) {
-        states[token] = logit_pair_reducer<mean_log_ratio::none>{}.identity();
-      }
-    }
+    each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
+      states[token] = logit_pair_reducer<mean_log_ratio::none>{}.identity();
+    });
   }
 };
 
@@ -264,16 +261,13 @@ struct merge_logit_pairs {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < states.size()) {
-        logit_pair_state merged = from(0, token);
-        for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
-          logit_pair_reducer<Ratio>{}.merge(merged, from(rank, token));
-        }
-        states[token] = merged;
+    each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
+      logit_pair_state merged = from(0, token);
+      for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
+        logit_pair_reducer<Ratio>{}.merge(merged, from(rank, token));
       }
-    }
+      states[token] = merged;
+    });
   }
 };
 
@@ -291,12 +285,7 @@ struct finish_logit_pairs {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < rows.size()) {
-        rows[token] = row_of(states[token]);
-      }
-    }
+    each_index<lanes>(group, which, rows.size(), [&](std::int64_t token) { rows[token] = row_of(states[token]); });
   }
 
  private:
@@ -370,17 +359,14 @@ struct add_rank_divergences {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < rows.size()) {
-        divergence_row sum = from(0, token);
-        for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
-          sum.value += from(rank, token).value;
-          sum.slope_sum += from(rank, token).slope_sum;
-        }
-        rows[token] = sum;
+    each_index<lanes>(group, which, rows.size(), [&](std::int64_t token) {
+      divergence_row sum = from(0, token);
+      for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
+        sum.value += from(rank, token).value;
+        sum.slope_sum += from(rank, token).slope_sum;
       }
-    }
+      rows[token] = sum;
+    });
   }
 };
 

@@ -32,7 +32,6 @@
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/multiply_staged.hpp>
-#include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/tile/source/async_source.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -226,7 +225,7 @@ struct loss_logits {
     mma::clear(group, sums);
     group.sync();  // all lanes have read the logits before, where the operands go
     if constexpr (SourceOfWords<typename layout::classifier_source> && !is_serial_group<G>) {
-      if (!multiply_words<mma>(group, first_row, first_column, scratch.staged, sums)) {
+      if (!multiply_words<mma>(group, hidden, classifier, {first_row, first_column}, scratch.staged, sums)) {
         multiply_steps<mma>(group, first_row, first_column, scratch.staged, sums);
       }
     } else {
@@ -254,22 +253,6 @@ struct loss_logits {
       multiply_staged<Mma>(group, staged.a[0], staged.b[0], sums);
     }
   }
-  /// The same, with steps on their way in words. False: operands do not have them, and nothing is done.
-  template <class Mma, Group G>
-  TESSERA_FN bool multiply_words(G const& group, std::int64_t first_row, std::int64_t first_column,
-                                 typename layout::operand_stages& staged, typename Mma::sum_tile& sums) const {
-    return with_words(hidden, classifier, [&](auto const& hidden_words, auto const& classifier_words) {
-      auto const begin = [&](int at, int stage) {
-        hidden_words.begin_load(group, staged.a[stage], first_row, std::int64_t{at} * layout::depth);
-        classifier_words.begin_load(group, staged.b[stage], first_column, std::int64_t{at} * layout::depth);
-      };
-      auto const steps = static_cast<int>(divide_up(classifier.columns(), std::int64_t{layout::depth}));
-      for (pipeline_step const at : pipelined<layout::stages>(group, steps, begin)) {
-        multiply_staged<Mma>(group, staged.a[at.stage], staged.b[at.stage], sums);
-      }
-    });
-  }
-
   /// Keeps sums as most calls have them: a loop over a row is one of vectors then.
   struct keep_multiplied {
     float factor;

@@ -292,6 +292,35 @@ void check_sums_with_rows(law_report& report, typename M::group_type const& grou
   }
 }
 
+/// Checks that each_row_of_sums visits each sum of a row once, in the order of columns, with the row's values.
+template <RowTile M>
+void check_rows_of_sums(law_report& report, typename M::group_type const& group, typename M::sum_tile const& sums,
+                        std::vector<double> const& numbers) {
+  typename M::template row_values<int> of_row;
+  M::each_row(
+      group, [](int row, int& value) { value = row; }, of_row);
+  std::vector<double> found(numbers.size(), -1.0);
+  std::vector<std::size_t> held(static_cast<std::size_t>(M::rows), 0);
+  M::each_row_of_sums(
+      group, sums,
+      [&](int row, auto const& own, int value) {
+        report.expect(value == row, "each_row_of_sums brings the row's values", "row " + std::to_string(row));
+        auto const at = static_cast<std::size_t>(row);
+        for (auto const sum : own) {
+          if (held[at] < static_cast<std::size_t>(M::columns)) {
+            found[at * static_cast<std::size_t>(M::columns) + held[at]] = static_cast<double>(sum);
+          }
+          ++held[at];
+        }
+      },
+      of_row);
+  for (std::size_t row = 0; row < held.size(); ++row) {
+    report.expect(held[row] == static_cast<std::size_t>(M::columns), "each_row_of_sums visits each sum once",
+                  "row " + std::to_string(row));
+  }
+  report.expect(found == numbers, "each_row_of_sums brings sums in the order of columns", "a tile");
+}
+
 }  // namespace detail
 
 /// Checks M's rows on `group`.
@@ -338,6 +367,7 @@ law_report check_row_laws(typename M::group_type const& group = {}) {
   }
 
   detail::check_sums_with_rows<M>(report, group, sums, states);
+  detail::check_rows_of_sums<M>(report, group, sums, numbers);
   detail::check_gathered_rows<M>(report, group, sums, numbers);
   detail::check_folded_rows<M>(report, group, sums, numbers);
   detail::check_mapped_sums<M>(report, group, sums, numbers);

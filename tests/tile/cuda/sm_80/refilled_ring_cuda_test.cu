@@ -63,6 +63,38 @@ struct sum_by_loops {
   }
 };
 
+/// The same by a late_refiller, whose lanes sync once for each step.
+template <int Stages>
+struct sum_by_late_loops {
+  static constexpr int lanes = lanes_in_a_warp;
+  struct scratch_type {
+    ring_piece stages[Stages];
+  };
+  array_view<ring_piece const> pieces;
+  array_view<std::int32_t const> lengths;  ///< of the loops
+  array_view<std::uint64_t> sums;          ///< of each loop and lane
+
+  template <class G>
+  __device__ void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
+    int next = 0;
+    auto const fill = [&](int into) {
+      if (next < static_cast<int>(pieces.extent(0))) {
+        async_copy_16(&scratch.stages[into].numbers[4 * group.lane], &pieces[next++].numbers[4 * group.lane]);
+      }
+    };
+    late_refiller<Stages, G, decltype(fill)> ring(group, fill);
+    ring.fill_all();
+    for (int loop = 0; loop < static_cast<int>(lengths.extent(0)); ++loop) {
+      std::uint64_t sum = 0;
+      for (pipeline_step const at : pipelined(ring, static_cast<int>(lengths[loop]))) {
+        add_piece(scratch.stages[at.stage], at.index, group.lane, sum);
+      }
+      sums[lanes * loop + group.lane] = sum;
+    }
+    async_copy_wait<0>();
+  }
+};
+
 /// The same from two rings in turns, the second of which has the pieces from the last to the first.
 template <int Stages>
 struct sum_in_turns {
@@ -135,9 +167,10 @@ void expect_sums(std::vector<ring_piece> const& pieces, std::size_t first, std::
   }
 }
 
-template <int Stages>
+/// Program: sum_by_loops or sum_by_late_loops.
+template <class Program>
 void check_loops(std::vector<std::int32_t> const& lengths) {
-  CAPTURE(Stages, lengths);
+  CAPTURE(sizeof(typename Program::scratch_type), lengths);
   std::size_t all = 0;
   for (std::int32_t const length : lengths) {
     all += static_cast<std::size_t>(length);
@@ -153,7 +186,7 @@ void check_loops(std::vector<std::int32_t> const& lengths) {
   auto const on_device = to_device(exec, pieces);
   auto const list = to_device(exec, lengths);
   auto sums = to_device(exec, std::vector<std::uint64_t>(expected.size()));
-  exec.run(sum_by_loops<Stages>{on_device.view(), list.view(), sums.view()}, 1);
+  exec.run(Program{on_device.view(), list.view(), sums.view()}, 1);
   CHECK(to_host(exec, sums) == expected);
 }
 
@@ -175,10 +208,18 @@ void check_turns(std::size_t count) {
 
 TEST_CASE("loops that share a ring see what was copied for their steps", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_loops<1>({5, 1, 0, 7});
-  check_loops<2>({1, 1, 1, 9});
-  check_loops<4>({3, 0, 0, 2});
-  check_loops<4>({40, 33, 27});
+  check_loops<sum_by_loops<1>>({5, 1, 0, 7});
+  check_loops<sum_by_loops<2>>({1, 1, 1, 9});
+  check_loops<sum_by_loops<4>>({3, 0, 0, 2});
+  check_loops<sum_by_loops<4>>({40, 33, 27});
+}
+
+TEST_CASE("loops that share a ring filled a step late see what was copied for their steps", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_loops<sum_by_late_loops<2>>({5, 1, 0, 7});
+  check_loops<sum_by_late_loops<3>>({1, 1, 1, 9});
+  check_loops<sum_by_late_loops<4>>({3, 0, 0, 2});
+  check_loops<sum_by_late_loops<5>>({40, 33, 27});
 }
 
 TEST_CASE("two rings whose steps take turns see what was copied for each", "[cuda]") {

@@ -51,13 +51,10 @@ struct localize_labels {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < labels.size()) {
-        std::int64_t const row = tokens.row_of[token];
-        labels[token] = row < 0 ? none : local(tokens.labels[row]);
-      }
-    }
+    each_index<lanes>(group, which, labels.size(), [&](std::int64_t token) {
+      std::int64_t const row = tokens.row_of[token];
+      labels[token] = row < 0 ? none : local(tokens.labels[row]);
+    });
   }
 
  private:
@@ -164,17 +161,14 @@ struct split_rank_rows {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const row = which * lanes + lane;
-      if (row < targets.size()) {
-        Target target{0};
-        for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
-          states(rank, row) = rows(rank, row).state;
-          target += rows(rank, row).target;
-        }
-        targets[row] = target;
+    each_index<lanes>(group, which, targets.size(), [&](std::int64_t row) {
+      Target target{0};
+      for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
+        states(rank, row) = rows(rank, row).state;
+        target += rows(rank, row).target;
       }
-    }
+      targets[row] = target;
+    });
   }
 };
 
@@ -249,13 +243,10 @@ struct copy_rows {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const row = which * lanes + lane;
-      if (row < count[0]) {
-        row_lse[row] = log_sum_exp[row];
-        row_entropy[row] = entropy[row];
-      }
-    }
+    each_index<lanes>(group, which, count[0], [&](std::int64_t row) {
+      row_lse[row] = log_sum_exp[row];
+      row_entropy[row] = entropy[row];
+    });
   }
 };
 

@@ -17,6 +17,7 @@
 #include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/logit_reducer.hpp>
+#include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -93,16 +94,13 @@ struct localize_targets {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const i = which * lanes + lane;
-      if (i < entries.size()) {
-        std::int64_t const token = i / entries.extent(1);
-        std::int64_t const place = i % entries.extent(1);
-        std::int64_t const label = own_labels[token];
-        std::int64_t const given = place == targets.count() ? label : local(token, place);
-        entries(token, place) = static_cast<std::int32_t>(label < 0 ? rank_target_rows::none : given);
-      }
-    }
+    each_index<lanes>(group, which, entries.size(), [&](std::int64_t i) {
+      std::int64_t const token = i / entries.extent(1);
+      std::int64_t const place = i % entries.extent(1);
+      std::int64_t const label = own_labels[token];
+      std::int64_t const given = place == targets.count() ? label : local(token, place);
+      entries(token, place) = static_cast<std::int32_t>(label < 0 ? rank_target_rows::none : given);
+    });
   }
 
  private:
@@ -127,15 +125,12 @@ struct localize_label_targets {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < own_labels.size()) {
-        std::int64_t const row = tokens.row_of[token];
-        bool const is_own = row >= 0 && own.contain(tokens.labels[row]);
-        entries(token, 0) = is_own ? own_labels[token] : static_cast<std::int32_t>(rank_target_rows::none);
-        entries(token, 1) = row >= 0 ? own_labels[token] : static_cast<std::int32_t>(rank_target_rows::none);
-      }
-    }
+    each_index<lanes>(group, which, own_labels.size(), [&](std::int64_t token) {
+      std::int64_t const row = tokens.row_of[token];
+      bool const is_own = row >= 0 && own.contain(tokens.labels[row]);
+      entries(token, 0) = is_own ? own_labels[token] : static_cast<std::int32_t>(rank_target_rows::none);
+      entries(token, 1) = row >= 0 ? own_labels[token] : static_cast<std::int32_t>(rank_target_rows::none);
+    });
   }
 };
 
@@ -172,8 +167,7 @@ struct keep_rank_target_losses {
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
   constexpr void each_view(Use const& use) const {
-    use("entries of targets", targets.entries);
-    use("weights of targets", targets.weights);
+    targets.each_view(use);
   }
   /// Takes the state of a token.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t token, typename R::state_type const& state) const {
@@ -204,15 +198,12 @@ struct localize_chosen {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const i = which * lanes + lane;
-      if (i < local.size()) {
-        std::int64_t const token = i / local.extent(1);
-        std::int64_t const place = i % local.extent(1);
-        auto const entry = static_cast<std::int64_t>(entries(token, place));
-        local(token, place) = static_cast<std::int32_t>(own.contain(entry) ? entry - own.first : -1);
-      }
-    }
+    each_index<lanes>(group, which, local.size(), [&](std::int64_t i) {
+      std::int64_t const token = i / local.extent(1);
+      std::int64_t const place = i % local.extent(1);
+      auto const entry = static_cast<std::int64_t>(entries(token, place));
+      local(token, place) = static_cast<std::int32_t>(own.contain(entry) ? entry - own.first : -1);
+    });
   }
 };
 
@@ -233,20 +224,17 @@ struct finish_chosen {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const i = which * lanes + lane;
-      if (i < logits.size()) {
-        std::int64_t const token = i / logits.extent(1);
-        std::int64_t const place = i % logits.extent(1);
-        auto const entry = static_cast<std::int64_t>(entries(token, place));
-        float result = entry < 0 ? 0.0F : logits(token, place) - log_sum_exp[token];
-        if (entry >= vocabulary) {
-          group.report(status, status_code::bad_entry, i, {entry, vocabulary});
-          result = not_a_number;
-        }
-        log_probabilities(token, place) = result;
+    each_index<lanes>(group, which, logits.size(), [&](std::int64_t i) {
+      std::int64_t const token = i / logits.extent(1);
+      std::int64_t const place = i % logits.extent(1);
+      auto const entry = static_cast<std::int64_t>(entries(token, place));
+      float result = entry < 0 ? 0.0F : logits(token, place) - log_sum_exp[token];
+      if (entry >= vocabulary) {
+        group.report(status, status_code::bad_entry, i, {entry, vocabulary});
+        result = not_a_number;
       }
-    }
+      log_probabilities(token, place) = result;
+    });
   }
 };
 

@@ -50,15 +50,12 @@ struct prepare_target_gradients {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    for (int lane : group) {
-      std::int64_t const token = which * lanes + lane;
-      if (token < by_loss.size()) {
-        float const given = upstream.data != nullptr ? upstream[is_reduced ? 0 : token] : 1.0F;
-        float const own = is_reduced ? scale[0] * given : given;
-        by_loss[token] = own;
-        by_target[token] = own * (weights.data != nullptr ? weights[token] : 1.0F);
-      }
-    }
+    each_index<lanes>(group, which, by_loss.size(), [&](std::int64_t token) {
+      float const given = upstream.data != nullptr ? upstream[is_reduced ? 0 : token] : 1.0F;
+      float const own = is_reduced ? scale[0] * given : given;
+      by_loss[token] = own;
+      by_target[token] = own * (weights.data != nullptr ? weights[token] : 1.0F);
+    });
   }
 };
 

@@ -89,8 +89,7 @@ struct keep_target_losses {
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
   constexpr void each_view(Use const& use) const {
-    use("entries of targets", targets.entries);
-    use("weights of targets", targets.weights);
+    targets.each_view(use);
   }
   /// Takes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, typename R::state_type const& state) const {

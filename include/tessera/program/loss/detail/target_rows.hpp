@@ -37,6 +37,12 @@ struct target_rows {
   std::int64_t ignore_index;         ///< this entry is none, too
   std::int64_t vocabulary;           ///< entries of the vocabulary
 
+  /// Names the views that it reads, for check_reach_of().
+  template <class Use>
+  constexpr void each_view(Use const& use) const {
+    use("entries of targets", entries);
+    use("weights of targets", weights);
+  }
   /// K: how many entries a token may have.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return entries.extent(1); }
   /// The entry in a place of a token's row, which need not be one of the vocabulary, or none.

@@ -31,6 +31,7 @@
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
@@ -106,13 +107,7 @@ struct score_tiles {
       scratch.known[at] = score_step_of(call, at);
     }
     group.sync();
-    filling filled{};
-    enter(scratch, filled, static_cast<std::int32_t>(block_index()), group.lane);
-#pragma unroll 1
-    for (int i = 0; i < stages - 1; ++i) {
-      fill(scratch, filled, group.lane);
-    }
-    score_all(group, scratch, filled);
+    score_all(group, scratch);
   }
 
  private:
@@ -125,9 +120,6 @@ struct score_tiles {
   __device__ __forceinline__ static int beyond(void const* address) {
     return most_beyond == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
   }
-  __device__ __forceinline__ static int next_slot(int slot) {
-    return slot + 1 == stages ? 0 : slot + 1;
-  }
 
   /// Which stage is filled next, of all work items of the thread block.
   struct filling {
@@ -136,7 +128,6 @@ struct score_tiles {
     std::int32_t row_bytes;     ///< bytes of a chunk's lines
     std::int32_t before;        ///< chunks from the lane's first one of the stage to the end of the work item's
     unsigned char const* from;  ///< the first of the lane's lines
-    int slot;                   ///< where the stage goes in the ring
   };
   /// Starts with the first stage of a work item.
   __device__ __forceinline__ void enter(scratch_type const& scratch, filling& at, std::int32_t number, int lane) const {
@@ -150,19 +141,17 @@ struct score_tiles {
       at.from = score_line_of(call, work, work.first + lane / copiers);
     }
   }
-  /// Starts to copy the next stage, as a batch of its own, which is empty behind the last stage.
-  __device__ __forceinline__ void fill(scratch_type& scratch, filling& at, int lane) const {
+  /// Starts to copy the next stage; nothing behind the last one.
+  __device__ __forceinline__ void fill(scratch_type& scratch, filling& at, int stage, int lane) const {
     while (at.left == 0 && at.number < work_items) {
       enter(scratch, at, at.number + static_cast<std::int32_t>(blocks_in_grid()), lane);
     }
     if (at.left > 0) {
-      copy_stage(at, scratch.landmarks[at.slot] + lane / copiers * pitch, lane);
+      copy_stage(at, scratch.landmarks[stage] + lane / copiers * pitch, lane);
       at.from += tile * std::int64_t{chunk_bytes};
       at.before -= tile;
       --at.left;
     }
-    async_copy_commit();
-    at.slot = next_slot(at.slot);
   }
   /// Copies the lane's lines; those of a block of chunks follow each other, and so do blocks.
   __device__ __forceinline__ void copy_stage(filling const& at, unsigned char* to, int lane) const {
@@ -209,15 +198,18 @@ struct score_tiles {
     float total[2 * halves];    ///< sums of exponentials of scores less the largest one
   };
 
-  __device__ __forceinline__ void score_all(cuda_block<lanes> const& group, scratch_type& scratch,
-                                            filling& filled) const {
+  __device__ __forceinline__ void score_all(cuda_block<lanes> const& group, scratch_type& scratch) const {
+    filling filled{};
+    enter(scratch, filled, static_cast<std::int32_t>(block_index()), group.lane);
+    auto const begin = [&](int into) { fill(scratch, filled, into, group.lane); };
+    late_refiller<stages, cuda_block<lanes>, decltype(begin)> ring(group, begin);
+    ring.fill_all();
     int const warp = uniform(group.lane / 32);
     int const lane = group.lane % 32;
     raw_type raw[halves];
     queries_type queries[halves];
     int const own_line = first_line(warp) + lane / 4 * pitch;
     score_queries held;
-    int slot = 0;
     part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
     bool is_new = load_queries(next, held, raw, lane);
     for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
@@ -232,16 +224,11 @@ struct score_tiles {
       tally kept = start(part, own_line, lane);
       next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
       is_new = load_queries(next, held, raw, lane);
-      std::int32_t const stages_of_part = part.work.stages_of_it();
 #pragma unroll 1
-      for (std::int32_t stage = 0; stage < stages_of_part; ++stage) {
-        async_copy_wait<stages - 2>();
-        group.sync();  // the stage has arrived, and that before it has been read by all
-        fill(scratch, filled, group.lane);
-        if (part.first + stage * tile < part.end) {
-          score_tile(part, stage, scratch.landmarks[slot], queries, kept, scratch.scores[warp], lane);
+      for (pipeline_step const at : pipelined(ring, part.work.stages_of_it())) {
+        if (part.first + at.index * tile < part.end) {
+          score_tile(part, at.index, scratch.landmarks[at.stage], queries, kept, scratch.scores[warp], lane);
         }
-        slot = next_slot(slot);
       }
       finish(part, kept, lane);
     }

@@ -171,9 +171,9 @@ struct page_columns {
   __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
     score_tile scores{};
-    float bias[2];
-    multiply_keys(both, scores.values[0], bias, lane);
-    make_scores(page + at.norms, bias, scores.values[0], lane);
+    row_values<float> bias;
+    multiply_keys(both, scores.values[0], bias.values[0], lane);
+    make_scores(load_eight(page + at.norms, lane / 4), bias, scores);
     if (mask.is_needed) {
       apply(mask, scores);
     }
@@ -189,7 +189,7 @@ struct page_columns {
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
       operands_type weights;
-      scale_weights(scores.values[0], scales[group],
+      scale_weights(scores, scales[group],
                     load_eight(both + format.value_ratios() + 2 * cache_page_format::tokens * group, lane / 4),
                     ratios[group], weights);
       multiply_values(both + format.value_codes(), weights, group, lane);
@@ -247,15 +247,14 @@ struct page_columns {
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
       outputs_type::merge_lanes(warp, sum_reducer<float>{}, ratios[group]);
-#pragma unroll
-      for (int strip = group * group_strips; strip < (group + 1) * group_strips; ++strip) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float& output = columns.outputs.values[0][strip][i];
-          output =
-              __fmaf_rn(output, i < 2 ? 0x1p24F : 1.0F / upper_unit<ValueBits>, ratios[group].values[0][i % 2]) * value;
-        }
-      }
+      outputs_type::each_with_row(
+          warp, columns.outputs,
+          [=](int, int channel, float& output, float ratio) {
+            if (channel / (16 * group_strips) == group) {
+              output = __fmaf_rn(output, 1.0F / unit_of_channel(channel), ratio) * value;
+            }
+          },
+          ratios[group]);
     }
   }
 
@@ -341,23 +340,43 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[2],
-                                              float (&scores)[tiles][4], int lane) const {
-    uint4 const eight = load_eight(norms, lane / 4);
-    std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
-    float const(&unit)[2] = power.values[0];
-    float const shifted[2] = {bias[0] * (unit[0] * 0x1p-24F), bias[1] * (unit[1] * 0x1p-24F)};
-    constexpr float lower = 0x1p-24F / upper_unit<KeyBits>;
-    float const upper[2] = {unit[0] * lower, unit[1] * lower};
+  /// A number of each of the lane's tokens of a page.
+  struct numbers_of_tokens {
+    float values[2 * tiles];
+
+    /// Widens eight numbers in fp16.
+    __device__ __forceinline__ explicit numbers_of_tokens(uint4 eight) {
+      std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-      float2 const norm = unpack_pair<float16>(words[tile]);
-#pragma unroll
-      for (int column = 0; column < 2; ++column) {
-        scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], unit[column], shifted[column]);
-        scores[tile][2 + column] = norm.y * __fmaf_rn(scores[tile][2 + column], upper[column], shifted[column]);
+      for (int tile = 0; tile < tiles; ++tile) {
+        float2 const pair = unpack_pair<float16>(words[tile]);
+        values[2 * tile] = pair.x;
+        values[2 * tile + 1] = pair.y;
       }
     }
+    __device__ __forceinline__ float operator()(int token) const {
+      return values[token / 8];
+    }
+  };
+
+  __device__ __forceinline__ void make_scores(uint4 eight_norms, row_values<float> const& bias,
+                                              score_tile& scores) const {
+    numbers_of_tokens const norms(eight_norms);
+    row_values<float> upper;
+    row_values<float> shifted;
+    scores_type::each_row(
+        cuda_warp{},
+        [](int, float unit, float of_row, float& of_upper, float& shift) {
+          shift = of_row * (unit * 0x1p-24F);
+          of_upper = unit * (0x1p-24F / upper_unit<KeyBits>);
+        },
+        power, bias, upper, shifted);
+    scores_type::each_with_row(
+        cuda_warp{}, scores,
+        [&](int, int token, float& score, float unit, float of_upper, float shift) {
+          score = norms(token) * __fmaf_rn(score, token % 16 < 8 ? unit : of_upper, shift);
+        },
+        power, upper, shifted);
   }
   __device__ __forceinline__ static void apply(page_mask const& mask, score_tile& scores) {
     scores_type::each_with_row(
@@ -392,23 +411,19 @@ struct page_columns {
     });
   }
 
-  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
+  /// Multiplies weights by the scales of their tokens, and adds what they make of the ratios to the sums of rows.
+  __device__ __forceinline__ static void scale_weights(score_tile const& weights, uint4 scales, uint4 ratios,
                                                        row_values<float>& sums, operands_type& operands) {
-    std::uint32_t const scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
-    std::uint32_t const ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
+    numbers_of_tokens const scale(scales);
+    numbers_of_tokens const ratio(ratios);
     score_tile scaled;
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-      float2 const scale = unpack_pair<float16>(scale_words[tile]);
-      float2 const by = unpack_pair<float16>(ratio_words[tile]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& one = scaled.values[0][tile][i];
-        float& sum = sums.values[0][i % 2];
-        one = weights[tile][i] * (i < 2 ? scale.x : scale.y);
-        sum = __fmaf_rn(one, i < 2 ? by.x : by.y, sum);
-      }
-    }
+    scores_type::template each_with_both<scores_type>(
+        cuda_warp{}, weights, scaled,
+        [&](int, int token, float weight, float& one, float& sum) {
+          one = weight * scale(token);
+          sum = __fmaf_rn(one, ratio(token), sum);
+        },
+        sums);
     scores_type::template as_operand<values_product, 0>({}, scaled, operands);
   }
   __device__ __forceinline__ void multiply_values(unsigned char const* codes, operands_type const& weights, int group,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/tile/cuda/convert.cuh>
@@ -91,6 +92,25 @@ struct row_words {
     each_place([&](int tile, int part, int i) {
       visit(row(group, tile, part), column(group, i), Lanes::sum(sums, tile, part, i), values.values[tile][part]...);
     });
+  }
+  /// Calls visit(row, own, value...) for each row that this thread holds, with the array of its sums of the row, in the
+  /// order of columns.
+  template <class Visit, class... Values>
+  __device__ __forceinline__ static void each_row_of_sums(group_of_rows const& group, sums_of_rows const& sums,
+                                                          Visit const& visit, Values&... values) {
+#pragma unroll
+    for (int tile = 0; tile < Lanes::tiles; ++tile) {
+#pragma unroll
+      for (int part = 0; part < Lanes::parts; ++part) {
+        std::remove_cvref_t<decltype(Lanes::sum(sums, 0, 0, 0))> own[Lanes::held];
+#pragma unroll
+        for (int i = 0; i < Lanes::held; ++i) {
+          own[i] = Lanes::sum(sums, tile, part, i);
+        }
+        auto const& held = own;
+        visit(row(group, tile, part), held, values.values[tile][part]...);
+      }
+    }
   }
   /// Calls visit(row, column, sum, other, value...) for each sum and that in its place of other RowWords with as many
   /// rows and columns.

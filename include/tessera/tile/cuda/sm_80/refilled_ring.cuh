@@ -25,6 +25,10 @@
 ///     keys.end_step();                                   // other keys are on their way from here on
 ///     add(scratch.boxes[values.begin_step(index).stage]);
 ///     values.end_step();
+///
+/// Where the lanes are those of a thread block, a sync costs more than a stage: a `late_refiller` fills a stage again at
+/// the beginning of the step behind the one that has read it. It has one sync for each step, and all stages but two on
+/// their way.
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -73,6 +77,51 @@ class ring_refiller {
   G const& group_;
   int& stage_;
   Fill const& fill_;
+};
+
+/// Fill, G: as for ring_refiller.
+template <int Stages, class G, class Fill>
+class late_refiller {
+ public:
+  static_assert(Stages >= 2, "tessera: a late_refiller has at least two stages: one is read while another is filled");
+  static constexpr int stages = Stages;  ///< how many stages the ring has
+
+  /// Begins with stage 0. The group and `fill` outlive it.
+  __device__ __forceinline__ late_refiller(G const& group, Fill const& fill) : group_(group), fill_(fill) {}
+
+  /// Begins to fill all stages but the last, which the first step does.
+  __device__ __forceinline__ void fill_all() {
+#pragma unroll 1
+    for (int i = 1; i < Stages; ++i) {
+      fill_next();
+    }
+  }
+  /// Waits until the step's stage is full, and begins to fill that of the step before, which all lanes have read.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) {
+    async_copy_wait<Stages - 2>();
+    group_.sync();
+    fill_next();
+    return {index, stage_};
+  }
+  /// Goes on behind the step.
+  __device__ __forceinline__ void end_step(int, int) {
+    stage_ = after(stage_);
+  }
+
+ private:
+  __device__ __forceinline__ static int after(int stage) {
+    return stage + 1 == Stages ? 0 : stage + 1;
+  }
+  __device__ __forceinline__ void fill_next() {
+    fill_(next_);
+    async_copy_commit();
+    next_ = after(next_);
+  }
+
+  G const& group_;
+  Fill const& fill_;
+  int stage_ = 0;  ///< which is read next
+  int next_ = 0;   ///< which is filled next
 };
 
 }  // namespace v0

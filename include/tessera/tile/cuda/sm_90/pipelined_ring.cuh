@@ -88,26 +88,12 @@
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/each_fetched.hpp>
 #include <tessera/tile/pipelined.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Steps `first`, `first + by`, ... below `end`. A step takes `by` stages of the ring, of which it uses the first.
-struct step_range {
-  int first;   ///< the first step
-  int end;     ///< one past the last step
-  int by = 1;  ///< steps, and stages, from a step to the next
-
-  /// The first step.
-  __device__ __forceinline__ int start() const { return first; }
-  /// What is_before() compares with.
-  __device__ __forceinline__ int stop() const { return end; }
-  /// Whether a step is one of the range.
-  __device__ __forceinline__ static bool is_before(int index, int stop) { return index < stop; }
-  /// The step after another one.
-  __device__ __forceinline__ int after(int index) const { return index + by; }
-};
 /// Steps `end` - 1 down to `begin`, each with a stage.
 struct steps_from_last {
   static constexpr int by = 1;  ///< stages from a step to the next
