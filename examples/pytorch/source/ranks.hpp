@@ -20,7 +20,7 @@
 
 namespace tessera_torch {
 
-/// Gathers `bytes` of all ranks' workspaces from `begin` on, into those from `into` on; gives 0, or another number where
+/// Gathers `bytes` of all ranks' workspaces from `begin` on into those from `into` on. Gives 0, or another number where
 /// that failed, for a reason that Python keeps.
 using gather_function = std::int64_t (*)(std::int64_t begin, std::int64_t bytes, std::int64_t into);
 
