@@ -21,6 +21,20 @@ def distillation_table():
                   "extra memory, MiB"], rows)
 
 
+def sequences_table():
+    """Both passes of losses of sequences' log-probabilities, from Python (bench/peers/sequences.py)."""
+    return ("loss and gradients of 8192 tokens in sequences of 1024, from Python", [
+        "time, ms", "extra memory, MiB", "relative error of the hidden states' gradient",
+        "relative error of the classifier's gradient"], [
+        (f"{label}, {name}: {how}", f"{who}/{kind}/forward_backward/bf16/spread/{size}")
+        for name, size in CLASSIFIERS.values() for kind, label in [("preference", "DPO"), ("policy", "GRPO")]
+        for how, who in [
+            ("tessera, exact", "tessera"), ("tessera, exact, with up to 4 GiB", "tessera_4gib"),
+            ("torch.compile by 1024 tokens, logits made again", "torch_chunks"),
+            ("torch.compile by 1024 tokens, logits kept", "torch_chunks_kept"), ("torch.compile", "torch_compile"),
+            ("PyTorch", "torch_eager"), ("Liger Kernel's fused loss", "liger")]])
+
+
 def parallel_table():
     return ("exact loss, half of the vocabulary on each of two GPUs", [
         "time, ms", "half of the vocabulary on one GPU, ms", "efficiency", "extra memory, MiB"], [
@@ -137,7 +151,8 @@ def collectives_table():
 
 
 TABLES = {"compressed-collectives": collectives_table(), "loss-products": products_table(),
-          "loss-real-peers": loss_on_real_data(), "distillation": distillation_table(), "loss-filter": filter_table(),
+          "loss-real-peers": loss_on_real_data(), "distillation": distillation_table(),
+          "sequences": sequences_table(), "loss-filter": filter_table(),
           "loss-classifiers": classifiers_table(), "loss-filter-beside-zipf": filter_beside_zipf_table(),
           "loss-fine-tuning": fine_tuning_table(),
           "loss-tokens": tokens_table(), "vocabulary-parallel": parallel_table()}

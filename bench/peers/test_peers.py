@@ -22,6 +22,7 @@ else:
     import losses
     import measuring
     import run
+    import sequences
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
@@ -115,6 +116,33 @@ class PeersTest(unittest.TestCase):
             found = float(distillation.torch_eager(kind)(*problem.operands()).detach())
             self.assertLess(abs(found - problem.exact[kind]), 1e-2 * problem.exact[kind])
 
+    def test_objectives_of_sequences_are_those_of_their_definitions_in_double(self):
+        problem = sequences.Problem("200x90x16", is_small=True)
+        hidden, classifier = (x.detach().double().requires_grad_() for x in (problem.hidden, problem.classifier))
+        found = torch.log_softmax(hidden @ classifier.T, -1)[range(200), problem.labels].view(4, 50)
+        margins = sequences.BETA * (found[:2].sum(1) - found[2:].sum(1))
+        ratios, apart = torch.exp(found - problem.old), problem.reference - found
+        gains = [min(float(r) * float(a), min(max(float(r), 0.8), 1.2) * float(a))
+                 for row, a in zip(ratios.detach(), problem.advantages) for r in row]
+        penalties = sequences.KL_FACTOR * (apart.exp() - apart - 1).mean()
+        expected = {"preference": float(torch.log1p(torch.exp(-margins)).mean().detach()),
+                    "policy": float(penalties.detach()) - sum(gains) / 200}
+        for kind in sequences.KINDS:
+            self.assertAlmostEqual(problem.exact[kind][0], expected[kind], places=4)
+            gradients = torch.autograd.grad(problem.objective(kind, found.flatten()), (hidden, classifier),
+                                            retain_graph=True)
+            for gradient, exact in zip(gradients, problem.exact_gradients(kind)):
+                self.assertLess(float((gradient - exact).norm() / exact.norm()), 1e-4)
+
+    def test_chunks_of_sequences_have_the_loss_and_gradients_of_all_logits(self):
+        problem = sequences.Problem("200x90x16", is_small=True)
+        for kind in sequences.KINDS:
+            loss = sequences.IMPLEMENTATIONS["torch_eager"](kind, problem)()
+            loss.backward()
+            self.assertLess(abs(float(loss.detach()) - problem.exact[kind][0]), 0.03 * abs(problem.exact[kind][0]))
+            self.assertTrue(all(error < 0.05 for error in problem.errors(kind).values()), problem.errors(kind))
+            problem.clear()
+
     def test_every_implementation_is_measured_and_a_missing_one_gives_its_reason(self):
         self.assertEqual(losses.MEASURED["zipf"], list(losses.IMPLEMENTATIONS))
         self.assertEqual(losses.MEASURED["real"], list(losses.IMPLEMENTATIONS))
@@ -177,14 +205,17 @@ class PeersTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder, "peers.json")
             done = subprocess.run([sys.executable, str(Path(run.__file__)), "--small", "--parts", "weights",
-                                   "attention", "losses", "--only", "flash2", "torch_eager", "torch_native", "fa3_fp8",
-                                   "nvcomp_ans", "--out", str(out)],
+                                   "attention", "losses", "sequences", "--only", "flash2", "torch_eager",
+                                   "torch_native", "fa3_fp8", "nvcomp_ans", "--out", str(out)],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             content = json.loads(out.read_text())
         rows = {}
         for row in content["benchmarks"]:
             rows.setdefault(row["name"], []).append(row)
+        for kind in sequences.KINDS:  # at a clip's edge rounded logits say which tokens count
+            row = rows[f"torch_eager/{kind}/forward_backward/bf16/spread/300x1000x128"][0]
+            self.assertLess(row["hidden_error"], 0.15)
         names = ["flash2/forward/bf16/d128/small", "flash2/forward/bf16/d256/small/causal/real",
                  "torch_eager/forward/bf16/zipf/300x1000x128", "torch_eager/forward_backward/bf16/real/256x512x576"]
         for name in names:

@@ -39,11 +39,34 @@ class loss_workspace {
       }
     }
   }
+  /// A caller's new memory of bytes_for() bytes.
+  static loss_workspace begun(char const* function, Tensor const& memory, torch::stable::Device const& device) {
+    static_cast<void>(list_of<std::uint8_t>(memory, device, {function, "bytes of the workspace"}));
+    tessera::check<tessera::shape_error>(memory.numel() >= tessera::workspace_plan::alignment, function,
+                                         ": the workspace has ", memory.numel(), " bytes but must have at least ",
+                                         tessera::workspace_plan::alignment);
+    loss_workspace made(memory);
+    if constexpr (Device::is_host) {
+      data_of<std::uint8_t>(memory)[memory.numel() - 1] = made.skipped();
+    }
+    return made;
+  }
+  static std::int64_t bytes_for(tessera::workspace_plan const& plan) {
+    return plan.bytes() + tessera::workspace_plan::alignment;
+  }
   [[nodiscard]] tessera::array_view<std::byte> bytes() const { return aligned_bytes(tensor); }
+  /// All of it for a call that checks what it needs.
+  [[nodiscard]] tessera::workspace room() const {
+    auto const all = bytes();
+    tessera::workspace_plan plan("the workspace", tessera::workspace_plan::record::sizes);
+    plan.add<std::byte>("all", all.size());
+    return {plan, tessera::array_view<std::byte>(all.data, plan.bytes())};
+  }
 
   Tensor tensor;
 
  private:
+  explicit loss_workspace(Tensor const& memory) : tensor(memory) {}
   [[nodiscard]] std::uint8_t skipped() const {
     return static_cast<std::uint8_t>(aligned_bytes(tensor).data - data_of<std::byte>(tensor));
   }
@@ -138,6 +161,35 @@ struct loss_gradients {
   }
 };
 
+/// Memory for what a forward pass gives; statistics that were not asked for have no elements.
+struct loss_outputs {
+  Tensor loss;
+  Tensor log_sum_exp;
+  Tensor log_probability;
+  Tensor entropy;
+  Tensor prediction;
+
+  loss_outputs(torch::stable::Device const& device, loss_settings const& settings, std::int64_t tokens)
+      : loss(room_for_losses(device, settings.options.reduction, tokens)),
+        log_sum_exp(empty_on(device, {tokens}, ScalarType::Float)),
+        log_probability(empty_on(device, {tokens}, ScalarType::Float)),
+        entropy(empty_on(device, {settings.has_statistics ? tokens : 0}, ScalarType::Float)),
+        prediction(empty_on(device, {settings.has_statistics ? tokens : 0}, ScalarType::Int)),
+        has_statistics_(settings.has_statistics) {}
+  [[nodiscard]] tessera::linear_loss_outputs views() const {
+    tessera::linear_loss_outputs out{writable<float>(loss), writable<float>(log_sum_exp),
+                                     writable<float>(log_probability)};
+    if (has_statistics_) {
+      out.entropy = writable<float>(entropy);
+      out.prediction = writable<std::int32_t>(prediction);
+    }
+    return out;
+  }
+
+ private:
+  bool has_statistics_;
+};
+
 /// What the functions of loss_of share.
 template <class Device, class Operand>
 class loss_programs {
@@ -162,21 +214,9 @@ class loss_programs {
     check_sums(given, sums);
     auto const plan = plan_of<Loss, Gradient>(exec, shape_of(in), settings.options, for_backward);
     loss_workspace<Device> const space(device, plan.bytes());
-    std::int64_t const tokens = in.hidden.extent(0);
-    std::int64_t const statistics = settings.has_statistics ? tokens : 0;
-    Tensor const loss = room_for_losses(device, settings.options.reduction, tokens);
-    Tensor const log_sum_exp = empty_on(device, {tokens}, ScalarType::Float);
-    Tensor const log_probability = empty_on(device, {tokens}, ScalarType::Float);
-    Tensor const entropy = empty_on(device, {statistics}, ScalarType::Float);
-    Tensor const prediction = empty_on(device, {statistics}, ScalarType::Int);
-    tessera::linear_loss_outputs out{writable<float>(loss), writable<float>(log_sum_exp),
-                                     writable<float>(log_probability)};
-    if (settings.has_statistics) {
-      out.entropy = writable<float>(entropy);
-      out.prediction = writable<std::int32_t>(prediction);
-    }
-    Loss::forward(exec, in, settings.options, out, tessera::workspace(plan, space.bytes()));
-    return {loss, log_sum_exp, log_probability, entropy, prediction, space.tensor};
+    loss_outputs const made(device, settings, in.hidden.extent(0));
+    Loss::forward(exec, in, settings.options, made.views(), tessera::workspace(plan, space.bytes()));
+    return {made.loss, made.log_sum_exp, made.log_probability, made.entropy, made.prediction, space.tensor};
   }
 
   template <class Loss, class Gradient>

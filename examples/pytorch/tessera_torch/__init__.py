@@ -18,6 +18,7 @@ from .linear_cross_entropy import (LinearCrossEntropy, LinearStatistics, linear_
                                    linear_log_probabilities, linear_statistics)
 from .minicache import MiniCache
 from .parameter_store import ParameterStore
+from .ranks import VocabParallelOptions
 from .safetensors import empty_weights, load_compressed
 from .scaled_dot_product_attention import register_attention, replaced_attention, scaled_dot_product_attention
 from .shadow_kv import ShadowKV

@@ -4,6 +4,7 @@ import torch
 
 from ._library import check_fake_devices, empty_gradients, ops, refuse_backward, uses_tf32, wants_gradients
 from .linear_cross_entropy import REDUCTIONS, _cast_for_autocast, _per_token, _require
+from .ranks import check_options, distillation_over_ranks, tokens_of_all
 
 DIVERGENCES = {"forward_kl": 0, "reverse_kl": 1, "jensen_shannon": 2}
 
@@ -43,7 +44,7 @@ refuse_backward("distillation_backward", "the gradient of linear_distillation")
 
 def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", reduction="mean", *, temperature=1.0,
                         softcap=None, teacher_softcap=None, beta=0.5, weights=None, allow_tf32=None,
-                        workspace_bytes=None):
+                        workspace_bytes=None, vocab_parallel_options=None):
     """How far a student's distributions, softmax(e @ c.T / temperature), are from those of its teacher.
 
     e: ... x channels; c: vocabulary x channels; teacher_e: ... x channels of its own; teacher_c: vocabulary x those;
@@ -53,7 +54,8 @@ def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", red
 
     Gives float32: with "mean" the sum of weighted divergences over the sum of weights, "sum", or "none" for each token.
     e and c have gradients, the teacher has none; an input that requires none costs none. Nothing waits.
-    workspace_bytes: the most memory for parts of logits, 384 MiB by default."""
+    workspace_bytes: the most memory for parts of logits, 384 MiB by default. vocab_parallel_options: see
+    linear_cross_entropy(); c and teacher_c have the same entries of the vocabulary on a rank."""
     _require(reduction in REDUCTIONS, ValueError, "linear_distillation: the reduction is ", repr(reduction),
              " but must be one of ", ", ".join(REDUCTIONS))
     _require(divergence in DIVERGENCES, ValueError, "linear_distillation: the divergence is ", repr(divergence),
@@ -61,12 +63,20 @@ def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", red
     _require(teacher_e.shape[:-1] == e.shape[:-1], ValueError, "linear_distillation: the teacher's hidden states are ",
              tuple(teacher_e.shape), " but the student's ", tuple(e.shape),
              ", of which all but the last dimension must be the same")
+    if vocab_parallel_options is not None:
+        check_options("linear_distillation", vocab_parallel_options, c)
+    e = tokens_of_all("linear_distillation", vocab_parallel_options, e)
+    teacher_e = tokens_of_all("linear_distillation", vocab_parallel_options, teacher_e.detach(), False)
     tokens = e.shape[:-1]
     e, c, teacher_e, teacher_c = _cast_for_autocast(e.reshape(-1, e.shape[-1]), c,
                                                     teacher_e.reshape(-1, teacher_e.shape[-1]), teacher_c)
     if weights is not None:
         weights = _per_token("linear_distillation", weights, weights.new_empty(tokens))
-    loss, _ = ops.distillation_forward(e, c, teacher_e.detach(), teacher_c.detach(), weights, DIVERGENCES[divergence],
-                                       beta, REDUCTIONS[reduction], temperature, softcap or 0.0, teacher_softcap or 0.0,
-                                       workspace_bytes or 0, uses_tf32(allow_tf32, e), wants_gradients(e, c))
+    tensors = e, c, teacher_e.detach(), teacher_c.detach(), weights
+    settings = (DIVERGENCES[divergence], beta, REDUCTIONS[reduction], temperature, softcap or 0.0,
+                teacher_softcap or 0.0, workspace_bytes or 0, uses_tf32(allow_tf32, e))
+    if vocab_parallel_options is None:
+        loss, _ = ops.distillation_forward(*tensors, *settings, wants_gradients(e, c))
+    else:
+        loss = distillation_over_ranks(vocab_parallel_options, tensors, settings)
     return loss.view(tokens) if reduction == "none" else loss

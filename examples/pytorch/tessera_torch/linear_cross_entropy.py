@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 
 from ._library import uses_tf32
-from ._loss_operators import call_loss
+from ._loss_operators import LossResults, call_loss
+from .ranks import check_options, loss_over_ranks, tokens_of_all
 
 REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
 IGNORE_INDEX = -100
@@ -115,23 +116,30 @@ def _check_sum(function, name, gradient, tensor):
 
 def _apply(function, e, c, targets, bias, *, reduction, ignore_index, softcap, shift, thresholds, temperature=1.0,
            label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None, classifier_gradient=None,
-           bias_gradient=None, allow_tf32=None, workspace_bytes=None, has_statistics=False):
+           bias_gradient=None, allow_tf32=None, workspace_bytes=None, has_statistics=False, ranks=None):
     """What the operator gives, and the function that puts a list of tokens into the shape of the targets."""
     _require(reduction in REDUCTIONS, ValueError, function, ": the reduction is ", repr(reduction),
              " but must be one of ", ", ".join(REDUCTIONS))
     shift = int(shift)
+    if ranks is not None:
+        check_options(function, ranks, c)
+        e = tokens_of_all(function, ranks, e)
     rows, labels, sequence = _flat(function, e, targets, shift)
     _check_sum(function, "classifier", classifier_gradient, c)
     _check_sum(function, "bias", bias_gradient, bias)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
     if class_weights is not None:
         _require_no_gradient(function, class_weights)
-    results = call_loss(rows, c, labels, bias, _per_token(function, weights, targets),
-                        None if class_weights is None else class_weights.to(torch.float32), classifier_gradient,
-                        bias_gradient, REDUCTIONS[reduction],
-                        ignore_index, shift, sequence, softcap or 0.0, temperature, label_smoothing, z_loss,
-                        *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0,
-                        uses_tf32(allow_tf32, rows))
+    tensors = (rows, c, labels, bias, _per_token(function, weights, targets),
+               None if class_weights is None else class_weights.to(torch.float32))
+    sums = classifier_gradient, bias_gradient
+    settings = (REDUCTIONS[reduction], ignore_index, shift, sequence, softcap or 0.0, temperature, label_smoothing,
+                z_loss, *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0,
+                uses_tf32(allow_tf32, rows))
+    if ranks is None:
+        results = call_loss(*tensors, *sums, *settings)
+    else:
+        results = LossResults(*loss_over_ranks(ranks, tensors, sums, settings), workspace=None)
 
     def shaped(tokens):
         tokens = tokens.view(targets.shape)
@@ -175,15 +183,17 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
 
     An input that requires no gradient gets none, and none is computed for it. Gradients cannot be differentiated again.
     The call does not wait: a label that is no entry makes the loss NaN, and wait() raises an error that names it. Wrong
-    arguments are errors at once. vocab_parallel_options are not supported."""
-    _require(vocab_parallel_options is None, NotImplementedError,
-             "linear_cross_entropy: vocab_parallel_options were given, but the vocabulary must be on one device")
+    arguments are errors at once.
+
+    vocab_parallel_options: VocabParallelOptions, where c and bias have this rank's entries of a vocabulary that is
+    spread over a process group. All else is of all tokens and of the whole vocabulary, and the same on each rank, as
+    is the loss. Compiled code breaks its graph there."""
     results, shaped = _apply(
         "linear_cross_entropy", e, c, targets, bias, reduction=reduction, ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, filter_e_grad, filter_c_grad, impl), temperature=temperature,
         label_smoothing=label_smoothing, z_loss=z_loss, weights=weights, class_weights=class_weights,
         classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes)
+        workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
     loss = shaped(results.loss) if reduction == "none" else results.loss
     return (loss, shaped(results.log_sum_exp)) if return_lse else loss
 
@@ -209,7 +219,7 @@ class LinearCrossEntropy(torch.nn.Module):
 
 def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *, filter_eps="auto",
                       temperature=1.0, classifier_gradient=None, bias_gradient=None, allow_tf32=None,
-                      workspace_bytes=None):
+                      workspace_bytes=None, vocab_parallel_options=None):
     """Log-probabilities of labels, log-sum-exps, entropies and predictions of a linear classifier, without its logits.
 
     Arguments are those of linear_cross_entropy(). Gives LinearStatistics: lists in the shape of targets, shorter by the
@@ -220,14 +230,14 @@ def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softc
         "linear_statistics", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
         classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes, has_statistics=True)
+        workspace_bytes=workspace_bytes, has_statistics=True, ranks=vocab_parallel_options)
     return LinearStatistics(-shaped(results.loss), shaped(results.log_sum_exp), shaped(results.entropy),
                             shaped(results.prediction))
 
 
 def linear_log_probabilities(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *,
                              filter_eps="auto", temperature=1.0, classifier_gradient=None, bias_gradient=None,
-                             allow_tf32=None, workspace_bytes=None):
+                             allow_tf32=None, workspace_bytes=None, vocab_parallel_options=None):
     """The log-probability of each token's label in nats, float32 in the shape of targets, zeros for ignored tokens.
 
     Arguments are those of linear_cross_entropy(); gradients, too."""
@@ -235,5 +245,5 @@ def linear_log_probabilities(e, c, targets, bias=None, ignore_index=IGNORE_INDEX
         "linear_log_probabilities", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
         classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes)
+        workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
     return -shaped(results.loss)

@@ -4,6 +4,7 @@ import torch
 
 from ._library import check_fake_devices, empty_gradients, ops, refuse_backward, uses_tf32, wants_gradients
 from .linear_cross_entropy import REDUCTIONS, _cast_for_autocast, _per_token, _require, _thresholds
+from .ranks import check_options, soft_targets_over_ranks, tokens_of_all
 
 
 @torch.library.register_fake("tessera_torch::soft_target_forward")
@@ -64,7 +65,7 @@ def _flat_entries(function, e, entries):
 
 def soft_target_cross_entropy(e, c, entries, entry_weights, bias=None, softcap=None, reduction="mean",
                               return_lse=False, filter_eps="auto", *, temperature=1.0, label_smoothing=0.0, z_loss=0.0,
-                              weights=None, allow_tf32=None, workspace_bytes=None):
+                              weights=None, allow_tf32=None, workspace_bytes=None, vocab_parallel_options=None):
     """The cross-entropy of e @ c.T + bias with targets of several entries for each token, without the logits.
 
     entries, entry_weights: ... x K, of which a negative entry is none: a teacher's likeliest entries with their
@@ -79,13 +80,19 @@ def soft_target_cross_entropy(e, c, entries, entry_weights, bias=None, softcap=N
              tuple(entries.shape), " but their weights ", tuple(entry_weights.shape))
     _require(not (torch.is_grad_enabled() and entry_weights.requires_grad), NotImplementedError,
              "soft_target_cross_entropy: the weights of entries require a gradient, but there is none of them")
+    if vocab_parallel_options is not None:
+        check_options("soft_target_cross_entropy", vocab_parallel_options, c)
+    e = tokens_of_all("soft_target_cross_entropy", vocab_parallel_options, e)
     rows, chosen = _flat_entries("soft_target_cross_entropy", e, entries)
     rows, c, bias = _cast_for_autocast(rows, c, bias)
-    loss, lse, _ = ops.soft_target_forward(
-        rows, c, chosen, entry_weights.reshape(chosen.shape).to(torch.float32), bias,
-        _per_token("soft_target_cross_entropy", weights, entries[..., 0]), REDUCTIONS[reduction], softcap or 0.0,
-        temperature, label_smoothing, z_loss, *_thresholds(filter_eps, True, True, "cce"), workspace_bytes or 0,
-        uses_tf32(allow_tf32, rows), wants_gradients(rows, c, bias))
+    tensors = (rows, c, chosen, entry_weights.reshape(chosen.shape).to(torch.float32), bias,
+               _per_token("soft_target_cross_entropy", weights, entries[..., 0]))
+    settings = (REDUCTIONS[reduction], softcap or 0.0, temperature, label_smoothing, z_loss,
+                *_thresholds(filter_eps, True, True, "cce"), workspace_bytes or 0, uses_tf32(allow_tf32, rows))
+    if vocab_parallel_options is None:
+        loss, lse, _ = ops.soft_target_forward(*tensors, *settings, wants_gradients(rows, c, bias))
+    else:
+        loss, lse = soft_targets_over_ranks(vocab_parallel_options, tensors, settings)
     if reduction == "none":
         loss = loss.view(entries.shape[:-1])
     return (loss, lse.view(entries.shape[:-1])) if return_lse else loss

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/loss/sequence_parallel.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel_distillation.hpp>
 #include <tessera/comm/loopback.hpp>
 #include <tessera/comm/threads.hpp>
@@ -258,4 +259,193 @@ TEST_CASE("a rank that refuses a distillation leaves no other waiting", "[host][
   });
   CHECK(said[1] == "linear_distillation.forward: the student has 9 tokens but the teacher has 8");
   CHECK(said[0].size() > 0);
+}
+
+namespace {
+
+/// What a rank has of a distillation whose hidden states are spread, too: equal parts of the tokens of both.
+template <class T, class Gradient>
+rank_of_distillation<T, Gradient> with_own_tokens(distillation_problem<T> const& p, int rank, int count) {
+  rank_of_distillation<T, Gradient> made(p, rank, count);
+  auto const of_rank = [&](std::vector<T> const& rows, std::int64_t channels) {
+    return rows_between(rows, p.shape.tokens * rank / count, p.shape.tokens * (rank + 1) / count, channels);
+  };
+  made.own.hidden = of_rank(p.hidden, p.shape.channels);
+  made.own.teacher_hidden = of_rank(p.teacher_hidden, p.shape.teacher_channels);
+  made.found.hidden.assign(made.own.hidden.size(), store<Gradient>(NAN));
+  return made;
+}
+
+template <class Loss, class T, class Gradient>
+typename Loss::inputs inputs_of_spread(rank_of_distillation<T, Gradient> const& rank, std::int64_t own_tokens) {
+  auto in = rank.template inputs<Loss>();
+  in.hidden.extents[0] = in.teacher_hidden.extents[0] = own_tokens;
+  return in;
+}
+
+/// Runs both passes on all ranks, with the reduction on the side or not. `times`: see distill_on_ranks().
+template <class Whole, class Gradient, class Exec, class T>
+std::vector<rank_of_distillation<T, Gradient>> distill_spread(int count, Exec const& exec,
+                                                              distillation_problem<T> const& p, bool has_side,
+                                                              int times = 1) {
+  using loss = sequence_parallel<vocabulary_parallel<Whole>>;
+  std::vector<rank_of_distillation<T, Gradient>> all;
+  for (int rank = 0; rank < count; ++rank) {
+    all.push_back(with_own_tokens<T, Gradient>(p, rank, count));
+  }
+  testing::on_ranks(count, [&](threads& ranks) {
+    auto& rank = all[static_cast<std::size_t>(ranks.rank())];
+    auto const& s = rank.own.shape;
+    auto const plan = loss::template plan_backward<Gradient>(exec, count, s, p.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
+    workspace const space(plan, memory);
+    auto const in = inputs_of_spread<loss>(rank, s.tokens / count);
+    loss::forward(exec, ranks, in, rank.part, p.options, {rank.found.loss, rank.found.divergence}, space);
+    linear_loss_gradients<Gradient> out{{rank.found.hidden.data(), {s.tokens / count, s.channels}},
+                                        {rank.found.classifier.data(), {s.vocabulary, s.channels}},
+                                        rank.found.bias};
+    side_queue<Exec> const side(exec, loss::side_marks, true);
+    for (int i = 0; i < times; ++i) {
+      if (has_side) {
+        loss::backward(exec, side, ranks, in, rank.part, p.options, p.upstream, out, space);
+      } else {
+        loss::backward(exec, ranks, in, rank.part, p.options, p.upstream, out, space);
+      }
+      out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
+    }
+    exec.wait();
+  });
+  return all;
+}
+
+template <class D, class Gradient, class T, class Exec>
+void check_spread_distilling(int count, Exec const& exec, distillation_problem<T> const& p, double tolerance) {
+  auto const expected = reference_distillation(p, divergence_kind_of<D>);
+  for (bool const has_side : {false, true}) {
+    CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
+    auto const all = distill_spread<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
+    std::vector<Gradient> hidden;
+    std::vector<Gradient> classifier;
+    std::vector<Gradient> bias;
+    for (auto const& rank : all) {
+      CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
+      CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
+      CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
+      hidden.insert(hidden.end(), rank.found.hidden.begin(), rank.found.hidden.end());
+      classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
+      bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
+    }
+    CHECK(relative_distance(hidden, expected.hidden) <= tolerance);
+    CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
+    if (!p.bias.empty()) {
+      CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+    }
+  }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("distillation on ranks whose hidden states are spread, too, is its formula", "[host][threads]",
+                   forward_kl, reverse_kl, jensen_shannon) {
+  for (int const count : distilling_ranks) {
+    for (distillation_shape const& shape : {distillation_shape{0, 40, 3, 9}, {24, 7, 5, 3}, {72, 300, 8, 16}}) {
+      check_spread_distilling<TestType, float>(count, cpu{.threads = 1}, make_distillation_problem<float>(shape), 2e-5);
+    }
+    for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
+      auto const p = problem_with_all<float>({48, 301, 24, 40}, reduction);
+      check_spread_distilling<TestType, float>(count, cpu{.threads = 1}, p, 2e-5);
+    }
+  }
+  auto const p = problem_with_all<float>({48, 301, 24, 40}, loss_reduction::sum);
+  check_spread_distilling<TestType, float>(3, testing::adversary{.seed = 6}, p, 2e-5);
+  check_spread_distilling<TestType, bfloat16>(
+      3, cpu{.threads = 1}, problem_with_all<bfloat16>({72, 501, 24, 40}, loss_reduction::mean), 6e-3);
+}
+
+TEST_CASE("a gradient of a student's spread hidden states is added to what each rank holds", "[host][threads]") {
+  auto const p = problem_with_all<float>({24, 301, 8, 8}, loss_reduction::mean);
+  cpu const exec{.threads = 1};
+  for (bool const has_side : {false, true}) {
+    auto const one = distill_spread<linear_distillation<float>, float>(3, exec, p, has_side);
+    auto const two = distill_spread<linear_distillation<float>, float>(3, exec, p, has_side, 2);
+    for (std::size_t rank = 0; rank < one.size(); ++rank) {
+      auto expected = doubles_of(one[rank].found.hidden);
+      for (double& value : expected) {
+        value *= 2.0;
+      }
+      CHECK(relative_distance(two[rank].found.hidden, expected) <= 1e-6);
+    }
+  }
+}
+
+namespace {
+
+/// Both passes of one rank whose hidden states could be spread, of which a test can change something.
+struct lone_spread_distiller {
+  using loss = sequence_parallel<vocabulary_parallel<linear_distillation<float>>>;
+  rank_of_distillation<float, float> rank{make_distillation_problem<float>({9, 70, 4, 8}, true), 0, 1};
+  cpu exec{.threads = 1};
+  buffer<std::byte> memory{exec, 1 << 20};
+  counting_rank ranks;
+  workspace space{loss::plan_backward<float>(exec, 1, {9, 70, 4, 8}), memory};
+  loss::inputs in = rank.inputs<loss>();
+
+  std::string forward() {
+    return message_of([&] { loss::forward(exec, ranks, in, {0, 70}, {}, {rank.found.loss}, space); });
+  }
+  std::string backward(linear_loss_gradients<float> const& out) {
+    return message_of([&] { loss::backward(exec, ranks, in, {0, 70}, {}, {}, out, space); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a frozen student's spread hidden states cost no reduction over ranks", "[host]") {
+  lone_spread_distiller test;
+  REQUIRE(test.forward() == "");
+  CHECK(test.backward({.classifier = {test.rank.found.classifier.data(), {70, 4}}}) == "");
+  CHECK(test.ranks.reductions == 0);
+  CHECK(test.backward({.hidden = {test.rank.found.hidden.data(), {9, 4}}}) == "");
+  CHECK(test.ranks.reductions == 1);
+}
+
+TEST_CASE("distillation refuses spread hidden states that do not fit together, with both values", "[host]") {
+  lone_spread_distiller test;
+  using loss = lone_spread_distiller::loss;
+  CHECK(message_of([&] {
+          loss::plan_forward(test.exec, 2, {9, 70, 4, 8});
+        }) == "sequence_parallel.forward: there are 9 tokens, which 2 ranks do not share evenly");
+  test.in.teacher_hidden.extents[0] = 8;
+  CHECK(test.forward() == "sequence_parallel.forward: the student has 9 tokens of the rank but the teacher has 8");
+  test.in = test.rank.inputs<loss>();
+  test.in.weights.extents[0] = 8;
+  CHECK(test.forward() ==
+        "sequence_parallel.forward: the rank has 9 tokens, and 1 ranks as many each, but there are 8 weights");
+  test.in = test.rank.inputs<loss>();
+  test.in.teacher_hidden = {test.rank.own.teacher_hidden.data(), {9, 4}, {8, 1}};
+  CHECK(test.forward() ==
+        "sequence_parallel.forward: the teacher's hidden states have strides of 8 and 1 but must be contiguous, with 4 "
+        "and 1");
+  test.in = test.rank.inputs<loss>();
+  REQUIRE(test.forward() == "");
+  CHECK(test.backward({.hidden = {test.rank.found.hidden.data(), {8, 4}}}) ==
+        "sequence_parallel.backward: the gradient of the hidden states is 8 x 4 but must be 9 x 4");
+}
+
+TEST_CASE("a rank with fewer tokens than others of a spread distillation leaves none waiting", "[host][threads]") {
+  auto const p = make_distillation_problem<float>({8, 70, 4, 8});
+  using loss = sequence_parallel<vocabulary_parallel<linear_distillation<float>>>;
+  std::vector<std::string> said(2);
+  testing::on_ranks(2, [&](threads& ranks) {
+    cpu const exec{.threads = 1};
+    auto rank = with_own_tokens<float, float>(p, ranks.rank(), 2);
+    auto const plan = loss::plan_forward(exec, 2, rank.own.shape);
+    buffer<std::byte> memory(exec, plan.bytes());
+    auto const in = inputs_of_spread<loss>(rank, ranks.rank() == 1 ? 3 : 4);
+    said[static_cast<std::size_t>(ranks.rank())] =
+        message_of([&] { loss::forward(exec, ranks, in, rank.part, {}, {rank.found.loss}, workspace(plan, memory)); });
+  });
+  CHECK(said[0].size() > 0);
+  CHECK(said[1].size() > 0);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/loss/sequence_parallel.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel_entries.hpp>
 #include <tessera/comm/nccl.cuh>
 #include <tessera/cut_cross_entropy.hpp>
@@ -164,12 +165,14 @@ void check_smoothed(nccl_communicators const& comms, int count, loss_problem<bfl
   check_found(all, reference_gradient(p), 5e-3);
 }
 
-void check_chosen(nccl_communicators const& comms, int count) {
-  auto p = make_loss_problem<bfloat16>(33, 500, 64, true);
+/// `is_spread`: each rank has its part of the hidden states alone.
+void check_chosen(nccl_communicators const& comms, int count, bool is_spread) {
+  auto p = make_loss_problem<bfloat16>(is_spread ? 34 : 33, 500, 64, true);
   p.options.softcap = 3.0F;
   chosen_entries<std::int64_t> chosen(p, 6);
   chosen.entries[9] = 500;
   using call = vocabulary_parallel<chosen_log_probabilities<bfloat16>>;
+  using spread_call = sequence_parallel<call>;
   std::vector<std::vector<float>> all(static_cast<std::size_t>(count));
   std::vector<std::string> said(all.size());
   auto const thrown = on_nccl_ranks(comms, count, [&](ncclComm_t comm, int rank) {
@@ -179,15 +182,23 @@ void check_chosen(nccl_communicators const& comms, int count) {
     auto const entries = to_device(on.exec, chosen.entries);
     auto const lse = to_device(on.exec, chosen.log_sum_exp);
     auto found = to_device(on.exec, std::vector<float>(chosen.entries.size(), NAN));
-    auto const plan = call::plan_forward(count, own.tokens, chosen.k);
+    auto const plan = is_spread ? spread_call::plan_forward(count, own.tokens, chosen.k, own.channels)
+                                : call::plan_forward(count, own.tokens, chosen.k);
     buffer<std::byte> memory(on.exec, plan.bytes());
-    call::inputs<std::int64_t> const inputs{in.inputs().hidden,
-                                            in.inputs().classifier,
-                                            {entries.data(), {own.tokens, chosen.k}},
-                                            lse.view(),
-                                            in.bias.view()};
-    call::forward(on.exec, on.ranks, inputs, part_of(rank, count, p.vocabulary, false), p.options,
-                  {found.data(), {own.tokens, chosen.k}}, workspace(plan, memory));
+    std::int64_t const rows = is_spread ? own.tokens / count : own.tokens;
+    call::inputs<std::int64_t> const inputs{
+        {in.inputs().hidden.data + (is_spread ? rank * rows * own.channels : 0), {rows, own.channels}},
+        in.inputs().classifier,
+        {entries.data(), {own.tokens, chosen.k}},
+        lse.view(),
+        in.bias.view()};
+    vocabulary_part const part = part_of(rank, count, p.vocabulary, false);
+    matrix_view<float> const out(found.data(), {own.tokens, chosen.k});
+    if (is_spread) {
+      spread_call::forward(on.exec, on.ranks, inputs, part, p.options, out, workspace(plan, memory));
+    } else {
+      call::forward(on.exec, on.ranks, inputs, part, p.options, out, workspace(plan, memory));
+    }
     said[static_cast<std::size_t>(rank)] = message_of([&] { on.exec.wait(); });
     all[static_cast<std::size_t>(rank)] = to_host(on.exec, found);
   });
@@ -218,7 +229,8 @@ void check_all(int count) {
   }
   check_soft<exact_cross_entropy, bfloat16>(comms, count, make_target_problem<bfloat16>(130, 777, 64, 5, true), 9e-3,
                                             true);
-  check_chosen(comms, count);
+  check_chosen(comms, count, false);
+  check_chosen(comms, count, true);
 }
 
 }  // namespace nccl_entries

@@ -333,26 +333,36 @@ TEST_CASE("soft targets on ranks whose hidden states are spread, too, are those 
 
 namespace {
 
-/// Runs a chosen_log_probabilities on all ranks.
+/// Runs a chosen_log_probabilities on all ranks. `is_spread`: each has its part of the hidden states alone.
 template <class T, class Entry>
 std::vector<std::vector<float>> choose_on_ranks(int count, loss_problem<T> const& p,
-                                                chosen_entries<Entry> const& chosen, std::vector<std::string>& said) {
+                                                chosen_entries<Entry> const& chosen, std::vector<std::string>& said,
+                                                bool is_spread = false) {
   using call = vocabulary_parallel<chosen_log_probabilities<T>>;
+  using spread_call = sequence_parallel<call>;
   std::vector<std::vector<float>> all(static_cast<std::size_t>(count), std::vector<float>(chosen.entries.size(), NAN));
   said.assign(static_cast<std::size_t>(count), "");
   testing::on_ranks(count, [&](threads& ranks) {
     cpu const exec{.threads = 1};
     auto const own = problem_of_rank(p, ranks.rank(), count);
-    auto const plan = call::plan_forward(count, p.tokens, chosen.k);
+    auto const plan = is_spread ? spread_call::plan_forward(count, p.tokens, chosen.k, p.channels)
+                                : call::plan_forward(count, p.tokens, chosen.k);
     buffer<std::byte> memory(exec, plan.bytes());
-    typename call::template inputs<Entry> const in{{own.hidden.data(), {own.tokens, own.channels}},
-                                                   {own.classifier.data(), {own.vocabulary, own.channels}},
-                                                   {chosen.entries.data(), {p.tokens, chosen.k}},
-                                                   chosen.log_sum_exp,
-                                                   own.bias};
+    std::int64_t const rows = is_spread ? p.tokens / count : p.tokens;
+    typename call::template inputs<Entry> const in{
+        {own.hidden.data() + (is_spread ? ranks.rank() * rows * p.channels : 0), {rows, own.channels}},
+        {own.classifier.data(), {own.vocabulary, own.channels}},
+        {chosen.entries.data(), {p.tokens, chosen.k}},
+        chosen.log_sum_exp,
+        own.bias};
     auto const rank = static_cast<std::size_t>(ranks.rank());
-    call::forward(exec, ranks, in, part_of_rank(ranks.rank(), count, p.vocabulary), p.options,
-                  {all[rank].data(), {p.tokens, chosen.k}}, workspace(plan, memory));
+    vocabulary_part const part = part_of_rank(ranks.rank(), count, p.vocabulary);
+    matrix_view<float> const found(all[rank].data(), {p.tokens, chosen.k});
+    if (is_spread) {
+      spread_call::forward(exec, ranks, in, part, p.options, found, workspace(plan, memory));
+    } else {
+      call::forward(exec, ranks, in, part, p.options, found, workspace(plan, memory));
+    }
     said[rank] = message_of([&] { exec.wait(); });
   });
   return all;
@@ -386,4 +396,50 @@ TEST_CASE("log-probabilities of chosen entries on ranks are those of the whole c
       CHECK(message == "vocabulary_parallel.forward: entry 200 at position 9 of the chosen ones is none of 200");
     }
   }
+}
+
+TEST_CASE("log-probabilities of chosen entries of hidden states that are spread, too, are the same bits",
+          "[host][threads]") {
+  std::vector<std::string> said;
+  for (int const count : rank_counts) {
+    for (std::int64_t const tokens : {0, 24, 48}) {
+      auto p = make_loss_problem<float>(tokens, 77, 24, true);
+      p.options.softcap = 3.0F;
+      chosen_entries<std::int64_t> chosen(p, 4);
+      auto const whole = choose_on_ranks(count, p, chosen, said);
+      auto const all = choose_on_ranks(count, p, chosen, said, true);
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        CHECK(said[rank] == "");
+        CHECK(wrong_chosen(p, chosen, all[rank], 3e-6) == 0);
+        CHECK(have_same_bits(all[rank], whole[0]));
+      }
+    }
+  }
+}
+
+TEST_CASE("chosen entries refuse spread hidden states that do not fit together, with both values", "[host]") {
+  using call = sequence_parallel<vocabulary_parallel<chosen_log_probabilities<float>>>;
+  auto const p = make_loss_problem<float>(12, 40, 8);
+  chosen_entries<std::int32_t> const chosen(p, 2);
+  cpu const exec{.threads = 1};
+  loopback ranks;
+  auto const plan = call::plan_forward(1, 12, 2, 8);
+  buffer<std::byte> memory(exec, plan.bytes());
+  std::vector<float> found(24);
+  auto const run = [&](matrix_view<float const> hidden) {
+    call::inputs<std::int32_t> const in{
+        hidden, {p.classifier.data(), {40, 8}}, {chosen.entries.data(), {12, 2}}, chosen.log_sum_exp};
+    return message_of([&] {
+      call::forward(exec, ranks, in, {0, 40}, {}, {found.data(), {12, 2}}, workspace(plan, memory));
+    });
+  };
+  CHECK(run({p.hidden.data(), {12, 8}}) == "");
+  CHECK(run({p.hidden.data(), {11, 8}}) ==
+        "sequence_parallel.forward: the rank has hidden states of 11 tokens but 1 ranks share chosen entries of 12");
+  CHECK(run({p.hidden.data(), {12, 4}, {8, 1}}) ==
+        "sequence_parallel.forward: the hidden states have strides of 8 and 1 but must be contiguous, with 4 and 1");
+  CHECK(message_of([&] { call::plan_forward(5, 12, 2, 8); }) ==
+        "sequence_parallel.forward: there are 12 tokens, which 5 ranks do not share evenly");
+  CHECK(message_of([&] { call::plan_forward(0, 12, 2, 8); }) ==
+        "vocabulary_parallel.forward: there are 0 ranks but must be 1 or more");
 }

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/algorithm/loss/sequence_parallel.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel_distillation.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel_entries.hpp>
 #include <tessera/algorithm/loss/with_classifier.hpp>
@@ -28,7 +30,7 @@ using namespace tessera_test;
 
 namespace {
 
-constexpr std::int64_t source_tokens = 40;
+constexpr std::int64_t source_tokens = 48;
 constexpr std::int64_t source_entries = 150;
 constexpr std::int64_t source_channels = 24;
 
@@ -136,20 +138,29 @@ auto target_call(target_problem<bfloat16> const& p) {
 }
 
 /// Both passes of a distillation from itself, turned: the teacher's hidden states are those of the token before.
-template <class Loss, class Rows>
+/// IsSpread: each rank has its part of both hidden states alone.
+template <class Loss, class Rows, bool IsSpread = false>
 auto distillation_call(loss_problem<bfloat16> const& p, std::vector<bfloat16> const& teacher_hidden) {
   return [&p, &teacher_hidden](threads& ranks, auto const& own, vocabulary_part const& part, rank_values& results) {
-    using loss = vocabulary_parallel<Loss>;
+    using all_tokens = vocabulary_parallel<Loss>;
+    using loss = std::conditional_t<IsSpread, sequence_parallel<all_tokens>, all_tokens>;
     cpu const exec{.threads = 1};
     auto const plan = loss::template plan_backward<float>(exec, ranks.size(),
                                                           {source_tokens, own.count, source_channels, source_channels});
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
     Rows const rows = own.rows(static_cast<Rows const*>(nullptr));
-    typename loss::inputs const in{
-        p.inputs().hidden, rows, {teacher_hidden.data(), {source_tokens, source_channels}}, rows};
+    std::int64_t const tokens = IsSpread ? source_tokens / ranks.size() : source_tokens;
+    std::int64_t const before = IsSpread ? ranks.rank() * tokens * source_channels : 0;
+    typename loss::inputs const in{{p.hidden.data() + before, {tokens, source_channels}},
+                                   rows,
+                                   {teacher_hidden.data() + before, {tokens, source_channels}},
+                                   rows};
+    results.hidden.resize(static_cast<std::size_t>(tokens * source_channels));
+    auto gradients = results.gradients();
+    gradients.hidden.extents[0] = tokens;
     loss::forward(exec, ranks, in, part, {}, {results.forward}, space);
-    loss::backward(exec, ranks, in, part, {}, {}, results.gradients(), space);
+    loss::backward(exec, ranks, in, part, {}, {}, gradients, space);
     exec.wait();
   };
 }
@@ -200,4 +211,6 @@ TEMPLATE_TEST_CASE("rows of ranks are sources for everything that ranks do", "[h
   using distill_sources = with_teacher_classifier<with_classifier<distill, TestType>, TestType>;
   check_sources(p, distillation_call<distill_sources, TestType>(p.rounded, before),
                 distillation_call<distill, rows>(p.rounded, before));
+  check_sources(p, distillation_call<distill_sources, TestType, true>(p.rounded, before),
+                distillation_call<distill, rows, true>(p.rounded, before));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `sequence_parallel`: a vocabulary_parallel loss, of labels or of soft targets, whose hidden states are spread over
-/// the same ranks, too: rank r has those of the r-th of equal parts of the tokens, as where layers work on parts of
-/// sequences, and gets the gradient of these.
+/// `sequence_parallel`: a vocabulary_parallel loss, of labels, of soft targets or of a teacher, or vocabulary_parallel
+/// log-probabilities of chosen entries, whose hidden states are spread over the same ranks, too: rank r has those of
+/// the r-th of equal parts of the tokens, as where layers work on parts of sequences, and gets the gradient of these.
 ///
 ///     #include <tessera/algorithm/loss/sequence_parallel.hpp>
 ///     #include <tessera/comm/loopback.hpp>
@@ -21,20 +21,25 @@
 /// The forward pass begins with an all_gather of the hidden states, which the workspace keeps for the backward pass.
 /// That ends with a reduce_scatter of their gradient, in its own type: with a side queue beside the last products of
 /// the classifier's gradient, without one after them. All else is vocabulary_parallel's: options, outputs, upstream
-/// gradients and labels are of all tokens, and the same on each rank. A gradient of hidden states that accumulates is
-/// added to what the rank's view holds.
+/// gradients, labels and entries are of all tokens, and the same on each rank. A gradient of hidden states that
+/// accumulates is added to what the rank's view holds.
+///
+/// Of a distillation (include vocabulary_parallel_distillation.hpp) the teacher's hidden states are spread in the same
+/// way, and weights are of all tokens. Of chosen_log_probabilities (vocabulary_parallel_entries.hpp) log-sum-exps and
+/// log-probabilities are of all tokens.
 ///
 /// Memory: that of vocabulary_parallel, the hidden states of all tokens, and for the backward pass their gradient.
 /// Traffic beside the states: tokens * channels elements to every rank, and as many gradients from it. Errors: as
 /// vocabulary_parallel, and shape_error where the ranks do not share the tokens evenly or views are not contiguous.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <type_traits>
+#include <utility>
 
+#include <tessera/algorithm/loss/detail/spread_hidden.hpp>
 #include <tessera/algorithm/loss/hidden_progress.hpp>
+#include <tessera/algorithm/loss/linear_distillation_types.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/algorithm/loss/vocabulary_parallel.hpp>
 #include <tessera/concepts/comm/communicator.hpp>
@@ -43,12 +48,9 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
-#include <tessera/exec/execution_options.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/workspace.hpp>
-#include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/reduce/row_finish.hpp>
-#include <tessera/tuning/loss/linear_loss.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -66,46 +68,32 @@ std::int64_t tokens_of(Inputs const& in) {
   }
 }
 
-/// The workspace of a sequence_parallel. What follows the loss is at the end, so that both passes find the loss in one
-/// place.
-template <class T, class Gradient>
-struct sequence_regions {
-  workspace_plan plan;
-  region<T> hidden;
-  region<std::byte> own;
-  region<Gradient> gradient;
-
-  sequence_regions(char const* where, std::int64_t elements, std::int64_t own_bytes, std::int64_t gradients,
-                   workspace_plan::record record)
-      : plan(where, record),
-        hidden(plan.add<T>("hidden states of all tokens", elements)),
-        own(plan.add<std::byte>("the loss of all tokens", own_bytes)),
-        gradient(plan.add<Gradient>("their gradient", gradients)) {}
-
-  /// The regions of a workspace, in which the loss has all that others leave.
-  static sequence_regions in(char const* where, std::int64_t elements, std::int64_t gradients, workspace const& space) {
-    std::int64_t const others =
-        sequence_regions(where, elements, 0, gradients, workspace_plan::record::sizes).plan.bytes();
-    space.check_room(where, others, elements, " elements of hidden states");
-    return {where, elements, space.bytes() - others, gradients, workspace_plan::record::sizes};
-  }
-  /// The memory of the loss, which checks that it is large enough.
-  workspace own_space(char const* where, workspace const& space) const {
-    workspace_plan made(where, workspace_plan::record::sizes);
-    made.add<std::byte>("the loss of all tokens", own.count);
-    return {made, array_view<std::byte>(space[own].data, made.bytes())};
-  }
+/// Whether a loss is a vocabulary_parallel of a distillation.
+template <class Loss>
+constexpr bool spreads_teacher = requires {
+  std::declval<typename Loss::inputs const&>().teacher_hidden;
+  Loss::side_marks;
+};
+/// Whether a call is vocabulary_parallel log-probabilities of chosen entries.
+template <class Call>
+constexpr bool spreads_chosen = requires {
+  typename Call::whole_call;
+  std::declval<typename Call::template inputs<std::int32_t> const&>().log_sum_exp;
 };
 
 }  // namespace detail
 
-/// Loss: a vocabulary_parallel of a linear_loss or of a soft_target_loss (vocabulary_parallel_entries.hpp).
+/// Loss: a vocabulary_parallel of a linear_loss, or of a soft_target_loss or chosen_log_probabilities
+/// (vocabulary_parallel_entries.hpp), or of a linear_distillation (vocabulary_parallel_distillation.hpp).
 template <class Loss>
 struct sequence_parallel {
   static_assert(
-      requires { typename Loss::template inputs<std::int64_t>; },
-      "tessera: sequence_parallel takes a vocabulary_parallel of a linear_loss or of a soft_target_loss; all_gather "
-      "hidden states for others, and reduce_scatter their gradient");
+      requires {
+        typename Loss::template inputs<std::int64_t>;
+        Loss::side_marks;
+      },
+      "tessera: sequence_parallel takes a vocabulary_parallel of a linear_loss, a soft_target_loss, a "
+      "linear_distillation or chosen_log_probabilities; all_gather hidden states for others");
   /// The extents of a problem.
   using shape_type = typename Loss::shape_type;
   using value_type = typename Loss::value_type;
@@ -120,17 +108,18 @@ struct sequence_parallel {
   static workspace_plan plan_forward(Exec const& exec, std::int64_t ranks, shape_type const& shape,
                                      linear_loss_options const& options = {}) {
     workspace_plan const own = Loss::plan_forward(exec, ranks, shape, options);
-    check_tokens(where, ranks, shape.tokens);
-    return regions<value_type>(where, elements_of(where, shape), own.bytes(), 0, workspace_plan::record::entries).plan;
+    detail::check_shared_tokens(where, ranks, shape.tokens);
+    return regions<value_type>(where, {elements_of(where, shape)}, own.bytes(), 0, workspace_plan::record::entries)
+        .plan;
   }
   /// The workspace that forward() and then backward() share.
   template <class Gradient = value_type, Executor Exec>
   static workspace_plan plan_backward(Exec const& exec, std::int64_t ranks, shape_type const& shape,
                                       linear_loss_options const& options = {}) {
     workspace_plan const own = Loss::template plan_backward<Gradient>(exec, ranks, shape, options);
-    check_tokens(back, ranks, shape.tokens);
+    detail::check_shared_tokens(back, ranks, shape.tokens);
     std::int64_t const elements = elements_of(back, shape);
-    return regions<Gradient>(back, elements, own.bytes(), elements, workspace_plan::record::entries).plan;
+    return regions<Gradient>(back, {elements}, own.bytes(), elements, workspace_plan::record::entries).plan;
   }
 
   /// Enqueues the loss; all ranks call it: see vocabulary_parallel::forward().
@@ -139,9 +128,10 @@ struct sequence_parallel {
                       linear_loss_options const& options, linear_loss_outputs const& out, workspace const& space,
                       Finish const& finish = {}) {
     check_call(exec, where, ranks.size(), in, space);
-    auto const at = regions<value_type>::in(where, detail::tokens_of(in) * in.hidden.extent(1), 0, space);
-    ranks.all_gather(exec, array_view<value_type const>(in.hidden.data, in.hidden.size()), space[at.hidden]);
-    auto const all = of_all(in, space[at.hidden]);
+    std::int64_t const tokens = detail::tokens_of(in);
+    auto const at = regions<value_type>::in(where, {tokens * in.hidden.extent(1)}, 0, space);
+    inputs<Label> all = in;
+    all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], tokens);
     if constexpr (std::is_same_v<Finish, keep_no_state>) {
       Loss::forward(exec, ranks, all, part, options, out, at.own_space(where, space));
     } else {
@@ -156,9 +146,7 @@ struct sequence_parallel {
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
     auto const at = begin_backward(exec, ranks, in, out, space);
     own_backward(exec, ranks, in, part, options, upstream, out, at, space, {});
-    if (out.hidden.data != nullptr) {
-      reduce(exec, ranks, space[at.gradient], out.hidden);
-    }
+    detail::scatter_hidden(exec, ranks, space[at.gradient], out.hidden);
   }
 
   /// The same, with the reduction on a side queue of the executor.
@@ -168,34 +156,18 @@ struct sequence_parallel {
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
     detail::check_side(back, exec, side);
     auto const at = begin_backward(exec, ranks, in, out, space);
-    std::int64_t const tokens = detail::tokens_of(in);
-    bool is_reduced = out.hidden.data == nullptr;
-    auto const reduce_whole = [&](std::int64_t whole) {
-      if (whole == tokens && !is_reduced) {
-        is_reduced = true;
-        side.follow();
-        reduce(side.executor(), ranks, space[at.gradient], out.hidden);
-      }
-    };
-    std::function<void(std::int64_t)> const told = std::ref(reduce_whole);
-    hidden_progress const progress{&told, tokens, detail::spared_by(exec, rank_reduction_multiprocessors)};
-    detail::joining(side, [&] {
-      own_backward(exec, ranks, in, part, options, upstream, out, at, space, is_reduced ? hidden_progress{} : progress);
-    });
-    side.mark(0);
-    side.join(0);
+    detail::scatter_hidden_beside(exec, side, ranks, space[at.gradient], out.hidden, detail::tokens_of(in),
+                                  [&](hidden_progress const& progress) {
+                                    own_backward(exec, ranks, in, part, options, upstream, out, at, space, progress);
+                                  });
   }
 
  private:
   static constexpr char const* where = "sequence_parallel.forward";
   static constexpr char const* back = "sequence_parallel.backward";
   template <class Gradient>
-  using regions = detail::sequence_regions<value_type, Gradient>;
+  using regions = detail::spread_regions<value_type, Gradient>;
 
-  static void check_tokens(char const* function, std::int64_t ranks, std::int64_t tokens) {
-    check<shape_error>(tokens % ranks == 0, function, ": there are ", tokens, " tokens, which ", ranks,
-                       " ranks do not share evenly");
-  }
   static std::int64_t elements_of(char const* function, shape_type const& shape) {
     return checked_multiply(function, shape.tokens, shape.channels);
   }
@@ -204,67 +176,186 @@ struct sequence_parallel {
   template <class Exec, class Label>
   static void check_call(Exec const& exec, char const* function, std::int64_t ranks, inputs<Label> const& in,
                          workspace const& space) {
-    check_tokens(function, ranks, detail::tokens_of(in));
+    detail::check_shared_tokens(function, ranks, detail::tokens_of(in));
     check<shape_error>(in.hidden.extent(0) == detail::tokens_of(in) / ranks, function,
                        ": the rank has hidden states of ", in.hidden.extent(0), " tokens but ", ranks, " ranks share ",
                        detail::tokens_of(in), " labels");
-    check<shape_error>(in.hidden.is_contiguous(), function, ": the hidden states have strides of ", in.hidden.stride(0),
-                       " and ", in.hidden.stride(1), " but must be contiguous, with ", in.hidden.extent(1), " and 1");
-    check_memory(function, "hidden states", in.hidden);
-    check_reach(exec, function, "hidden states", in.hidden, "bytes of the workspace", space);
+    detail::check_spread(exec, function, "hidden states", in.hidden);
+    check_reach(exec, function, "bytes of the workspace", space);
   }
 
-  /// The inputs of the loss of all tokens.
-  template <class Label>
-  static inputs<Label> of_all(inputs<Label> const& in, array_view<value_type> hidden) {
-    inputs<Label> all = in;
-    all.hidden = matrix_view<value_type const>(hidden.data, {detail::tokens_of(in), in.hidden.extent(1)});
-    return all;
-  }
-
-  /// Checks the call, and lays what the gradient of hidden states accumulates on in its place among all tokens'.
   template <class Exec, class Ranks, class Label, class Gradient>
   static regions<Gradient> begin_backward(Exec const& exec, Ranks const& ranks, inputs<Label> const& in,
                                           linear_loss_gradients<Gradient> const& out, workspace const& space) {
     check_call(exec, back, ranks.size(), in, space);
-    auto const& hidden = out.hidden;
-    bool const is_wanted = hidden.data != nullptr;
-    check<shape_error>(
-        !is_wanted || (hidden.extent(0) == in.hidden.extent(0) && hidden.extent(1) == in.hidden.extent(1)), back,
-        ": the gradient of the hidden states is ", hidden.extent(0), " x ", hidden.extent(1), " but must be ",
-        in.hidden.extent(0), " x ", in.hidden.extent(1));
-    check<shape_error>(!is_wanted || hidden.is_contiguous(), back,
-                       ": the gradient of the hidden states has strides of ", hidden.stride(0), " and ",
-                       hidden.stride(1), " but must be contiguous, with ", hidden.extent(1), " and 1");
-    check_reach(exec, back, "gradients of hidden states", hidden);
-    std::int64_t const elements = detail::tokens_of(in) * in.hidden.extent(1);
-    auto const at = regions<Gradient>::in(back, elements, elements, space);
-    if (is_wanted && out.accumulate_hidden && elements > 0) {
-      array_view<Gradient> const all = space[at.gradient];
-      exec.clear(all);
-      exec.copy(array_view<Gradient const>(hidden.data, hidden.size()),
-                array_view<Gradient>(all.data + ranks.rank() * hidden.size(), hidden.size()));
-    }
-    return at;
+    return detail::begin_spread_backward(exec, back, ranks, in.hidden, {detail::tokens_of(in) * in.hidden.extent(1)},
+                                         out, space);
   }
 
   template <class Exec, class Ranks, class Label, class Gradient>
   static void own_backward(Exec const& exec, Ranks const& ranks, inputs<Label> const& in, vocabulary_part const& part,
                            linear_loss_options const& options, loss_upstream const& upstream,
-                           linear_loss_gradients<Gradient> out, regions<Gradient> const& at, workspace const& space,
-                           hidden_progress const& progress) {
-    if (out.hidden.data != nullptr) {
-      out.hidden = matrix_view<Gradient>(space[at.gradient].data, {detail::tokens_of(in), in.hidden.extent(1)});
-    }
-    Loss::own_backward(exec, ranks, of_all(in, space[at.hidden]), part, options, upstream, out,
-                       at.own_space(back, space), progress);
+                           linear_loss_gradients<Gradient> const& out, regions<Gradient> const& at,
+                           workspace const& space, hidden_progress const& progress) {
+    std::int64_t const tokens = detail::tokens_of(in);
+    inputs<Label> all = in;
+    all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
+    Loss::own_backward(exec, ranks, all, part, options, upstream,
+                       detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+  }
+};
+
+/// The same of a distillation, whose teacher's hidden states are spread, too.
+template <class Loss>
+requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
+  using value_type = typename Loss::value_type;
+  /// The inputs of a call: hidden states of the rank's tokens, weights of all tokens.
+  using inputs = typename Loss::inputs;
+  /// The marks that a side queue needs.
+  static constexpr int side_marks = Loss::side_marks;
+
+  /// The workspace of forward() alone. `shape` has all tokens, and the rank's own entries.
+  template <Executor Exec>
+  static workspace_plan plan_forward(Exec const& exec, std::int64_t ranks, distillation_shape const& shape,
+                                     distillation_options const& options = {}) {
+    workspace_plan const own = Loss::plan_forward(exec, ranks, shape, options);
+    detail::check_shared_tokens(where, ranks, shape.tokens);
+    return regions<value_type>(where, elements_of(where, shape), own.bytes(), 0, workspace_plan::record::entries).plan;
+  }
+  /// The workspace that forward() and then backward() share.
+  template <class Gradient = value_type, Executor Exec>
+  static workspace_plan plan_backward(Exec const& exec, std::int64_t ranks, distillation_shape const& shape,
+                                      distillation_options const& options = {}) {
+    workspace_plan const own = Loss::template plan_backward<Gradient>(exec, ranks, shape, options);
+    detail::check_shared_tokens(back, ranks, shape.tokens);
+    detail::spread_elements const elements = elements_of(back, shape);
+    return regions<Gradient>(back, elements, own.bytes(), elements.hidden, workspace_plan::record::entries).plan;
+  }
+
+  /// Enqueues the loss; all ranks call it.
+  template <Executor Exec, Communicator<Exec> Ranks>
+  static void forward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
+                      distillation_options const& options, distillation_outputs const& out, workspace const& space) {
+    detail::spread_elements const elements = check_call(exec, where, ranks.size(), in, space);
+    auto const at = regions<value_type>::in(where, elements, 0, space);
+    std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
+    inputs all = in;
+    all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], tokens);
+    all.teacher_hidden = detail::gather_hidden(exec, ranks, in.teacher_hidden, space[at.teacher], tokens);
+    Loss::forward(exec, ranks, all, part, options, out, at.own_space(where, space));
+  }
+
+  /// Enqueues the student's gradients; all ranks call it, after forward() with the same inputs, options and workspace.
+  template <Executor Exec, Communicator<Exec> Ranks, class Gradient = value_type>
+  static void backward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
+                       distillation_options const& options, array_view<float const> upstream,
+                       linear_loss_gradients<Gradient> const& out, workspace const& space) {
+    auto const at = begin_backward(exec, ranks, in, out, space);
+    own_backward(exec, ranks, in, part, options, upstream, out, at, space, {});
+    detail::scatter_hidden(exec, ranks, space[at.gradient], out.hidden);
+  }
+
+  /// The same, with the reduction on a side queue of the executor.
+  template <Executor Exec, Communicator<Exec> Ranks, class Gradient = value_type>
+  static void backward(Exec const& exec, side_queue<Exec> const& side, Ranks& ranks, inputs const& in,
+                       vocabulary_part const& part, distillation_options const& options,
+                       array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
+                       workspace const& space) {
+    detail::check_side(back, exec, side);
+    auto const at = begin_backward(exec, ranks, in, out, space);
+    detail::scatter_hidden_beside(exec, side, ranks, space[at.gradient], out.hidden, in.hidden.extent(0) * ranks.size(),
+                                  [&](hidden_progress const& progress) {
+                                    own_backward(exec, ranks, in, part, options, upstream, out, at, space, progress);
+                                  });
+  }
+
+ private:
+  static constexpr char const* where = "sequence_parallel.forward";
+  static constexpr char const* back = "sequence_parallel.backward";
+  template <class Gradient>
+  using regions = detail::spread_regions<value_type, Gradient>;
+
+  static detail::spread_elements elements_of(char const* function, distillation_shape const& shape) {
+    return {checked_multiply(function, shape.tokens, shape.channels),
+            checked_multiply(function, shape.tokens, shape.teacher_channels)};
+  }
+
+  /// Throws for hidden states that do not fit together; all else Loss checks. Gives the elements of all tokens'.
+  template <class Exec>
+  static detail::spread_elements check_call(Exec const& exec, char const* function, std::int64_t ranks,
+                                            inputs const& in, workspace const& space) {
+    check<shape_error>(in.hidden.extent(0) == in.teacher_hidden.extent(0), function, ": the student has ",
+                       in.hidden.extent(0), " tokens of the rank but the teacher has ", in.teacher_hidden.extent(0));
+    std::int64_t const tokens = checked_multiply(function, in.hidden.extent(0), ranks);
+    check<shape_error>(in.weights.data == nullptr || in.weights.size() == tokens, function, ": the rank has ",
+                       in.hidden.extent(0), " tokens, and ", ranks, " ranks as many each, but there are ",
+                       in.weights.size(), " weights");
+    detail::check_spread(exec, function, "hidden states", in.hidden);
+    detail::check_spread(exec, function, "teacher's hidden states", in.teacher_hidden);
+    check_reach(exec, function, "bytes of the workspace", space);
+    return elements_of(function, {tokens, 0, in.hidden.extent(1), in.teacher_hidden.extent(1)});
   }
 
   template <class Exec, class Ranks, class Gradient>
-  static void reduce(Exec const& exec, Ranks& ranks, array_view<Gradient> all, matrix_view<Gradient> own) {
-    ranks.reduce_scatter(exec, array_view<Gradient const>(all), rank_reduction::sum,
-                         array_view<Gradient>(own.data, own.size()));
+  static regions<Gradient> begin_backward(Exec const& exec, Ranks const& ranks, inputs const& in,
+                                          linear_loss_gradients<Gradient> const& out, workspace const& space) {
+    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
+    return detail::begin_spread_backward(exec, back, ranks, in.hidden, elements, out, space);
   }
+
+  template <class Exec, class Ranks, class Gradient>
+  static void own_backward(Exec const& exec, Ranks const& ranks, inputs const& in, vocabulary_part const& part,
+                           distillation_options const& options, array_view<float const> upstream,
+                           linear_loss_gradients<Gradient> const& out, regions<Gradient> const& at,
+                           workspace const& space, hidden_progress const& progress) {
+    std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
+    inputs all = in;
+    all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
+    all.teacher_hidden = {space[at.teacher].data, {tokens, in.teacher_hidden.extent(1)}};
+    Loss::own_backward(exec, ranks, all, part, options, upstream,
+                       detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+  }
+};
+
+/// The same of log-probabilities of chosen entries, which have no backward pass.
+template <class Call>
+requires(detail::spreads_chosen<Call>) struct sequence_parallel<Call> {
+  using value_type = typename Call::value_type;
+  /// The inputs of a call, with entries of type Entry: hidden states of the rank's tokens, all else of all tokens.
+  template <class Entry>
+  using inputs = typename Call::template inputs<Entry>;
+
+  /// The workspace of forward(), for so many tokens of all ranks with `entries` entries each.
+  static workspace_plan plan_forward(std::int64_t ranks, std::int64_t tokens, std::int64_t entries,
+                                     std::int64_t channels) {
+    workspace_plan const own = Call::plan_forward(ranks, tokens, entries);
+    detail::check_shared_tokens(where, ranks, tokens);
+    check<shape_error>(channels >= 0, where, ": there are ", channels, " channels but must be 0 or more");
+    return regions(where, {checked_multiply(where, tokens, channels)}, own.bytes(), 0, workspace_plan::record::entries)
+        .plan;
+  }
+
+  /// Enqueues the log-probabilities of all tokens, tokens x K, in nats, of which all ranks get the same bits; all ranks
+  /// call it.
+  template <Executor Exec, Communicator<Exec> Ranks, class Entry = std::int32_t>
+  static void forward(Exec const& exec, Ranks& ranks, inputs<Entry> const& in, vocabulary_part const& part,
+                      linear_loss_options const& options, matrix_view<float> log_probabilities,
+                      workspace const& space) {
+    std::int64_t const tokens = in.entries.extent(0);
+    detail::check_shared_tokens(where, ranks.size(), tokens);
+    check<shape_error>(in.hidden.extent(0) == tokens / ranks.size(), where, ": the rank has hidden states of ",
+                       in.hidden.extent(0), " tokens but ", ranks.size(), " ranks share chosen entries of ", tokens);
+    detail::check_spread(exec, where, "hidden states", in.hidden);
+    check_reach(exec, where, "bytes of the workspace", space);
+    auto const at = regions::in(where, {checked_multiply(where, tokens, in.hidden.extent(1))}, 0, space);
+    inputs<Entry> all = in;
+    all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], tokens);
+    Call::forward(exec, ranks, all, part, options, log_probabilities, at.own_space(where, space));
+  }
+
+ private:
+  static constexpr char const* where = "sequence_parallel.forward";
+  using regions = detail::spread_regions<value_type, value_type>;
 };
 
 }  // namespace v0

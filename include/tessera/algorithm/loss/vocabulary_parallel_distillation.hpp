@@ -156,8 +156,10 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
   static void backward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
                        distillation_options const& options, array_view<float const> upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    own_backward(exec, ranks, in, part, options, upstream, out, space, {});
-    detail::reduce_hidden(exec, ranks, out.hidden);
+    detail::reduce_after(back, exec, ranks, out, in.hidden.extent(1),
+                         [&](linear_loss_gradients<Gradient> const& own, hidden_progress const& progress) {
+                           own_backward(exec, ranks, in, part, options, upstream, own, space, progress);
+                         });
   }
   /// The same, with the reduction on a side queue of the executor, beside the last products of the classifier's
   /// gradient.
@@ -166,14 +168,23 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
                        vocabulary_part const& part, distillation_options const& options,
                        array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {
-    detail::check_side(back, exec, side);
-    auto const run = [&](hidden_progress const& progress) {
-      own_backward(exec, ranks, in, part, options, upstream, out, space, progress);
-    };
-    if (out.hidden.data == nullptr) {
-      return run({});
-    }
-    detail::reduce_hidden_beside(exec, side, ranks, out.hidden, max(out.hidden.extent(0), std::int64_t{1}), run);
+    detail::reduce_beside(
+        back, exec, side, ranks, out, in.hidden.extent(1), 0,
+        [&](std::int64_t) { return max(out.hidden.extent(0), std::int64_t{1}); },
+        [&](linear_loss_gradients<Gradient> const& own, hidden_progress const& progress) {
+          own_backward(exec, ranks, in, part, options, upstream, own, space, progress);
+        });
+  }
+
+  /// Enqueues the gradients of the rank's own entries, without any exchange: that of hidden states is the rank's part
+  /// of a sum over ranks. `progress`: see linear_distillation.
+  template <Executor Exec, class Ranks, class Gradient = value_type>
+  static void own_backward(Exec const& exec, Ranks const& ranks, inputs const& in, vocabulary_part const& part,
+                           distillation_options const& options, array_view<float const> upstream,
+                           linear_loss_gradients<Gradient> const& out, workspace const& space,
+                           hidden_progress const& progress) {
+    regions const at = checked_regions(exec, back, ranks.size(), in, part, space);
+    own_loss::backward(exec, in, options, upstream, out, own_space(at, space), detail::rank_entries_only{}, progress);
   }
 
  private:
@@ -182,17 +193,6 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
   static constexpr bool has_rows = detail::ratio_of<D> == mean_log_ratio::none;
   using regions = detail::rank_distillation_regions;
   using arguments = typename own_loss::arguments;
-
-  template <class Exec, class Ranks, class Gradient>
-  static void own_backward(Exec const& exec, Ranks const& ranks, inputs const& in, vocabulary_part const& part,
-                           distillation_options const& options, array_view<float const> upstream,
-                           linear_loss_gradients<Gradient> const& out, workspace const& space,
-                           hidden_progress const& progress) {
-    regions const at = checked_regions(exec, back, ranks.size(), in, part, space);
-    detail::check_contiguous(back, out.hidden, in.hidden.extent(1));
-    own_loss::backward(exec, in, options, upstream, detail::once(ranks, out), own_space(at, space),
-                       detail::rank_entries_only{}, progress);
-  }
 
   /// The regions of a workspace, of which the rank's own distillation has all that is left.
   template <class Exec>

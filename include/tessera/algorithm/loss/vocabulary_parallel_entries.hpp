@@ -261,6 +261,7 @@ template <Scalar T, LogitMap Map, class Classifier>
 struct vocabulary_parallel<chosen_log_probabilities<T, Map, Classifier>> {
   /// The call with the whole classifier.
   using whole_call = chosen_log_probabilities<T, Map, Classifier>;
+  using value_type = T;
   /// The inputs of a call, with entries of type Entry. A bias and a map have the rank's own entries.
   template <class Entry>
   using inputs = typename whole_call::template inputs<Entry>;
