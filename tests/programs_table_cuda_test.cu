@@ -91,18 +91,18 @@ explanation attend(described_device const& exec, std::int64_t queries, attention
   });
 }
 
-template <class Loss, class T>
-explanation train(described_device const& exec) {
+template <class Loss, class T, class Gradient = T>
+explanation train(described_device const& exec, linear_loss_options const& options = {}) {
   return explain(exec, [&](auto const& dry) {
     linear_loss_shape const shape{8192, 128256, 4096};
-    auto const plan = Loss::plan_backward(dry, shape);
+    auto const plan = Loss::template plan_backward<Gradient>(dry, shape, options);
     linear_loss_inputs<T, std::int64_t> const in{matrix<T const>(shape.tokens, shape.channels),
                                                  matrix<T const>(shape.vocabulary, shape.channels),
                                                  {nowhere<std::int64_t const>(), shape.tokens}};
-    Loss::forward(dry, in, {}, {.loss = {nowhere<float>(), 1}}, room(plan));
-    linear_loss_gradients<T> const out{matrix<T>(shape.tokens, shape.channels),
-                                       matrix<T>(shape.vocabulary, shape.channels)};
-    Loss::backward(dry, in, {}, {}, out, room(plan));
+    Loss::forward(dry, in, options, {.loss = {nowhere<float>(), 1}}, room(plan));
+    linear_loss_gradients<Gradient> const out{matrix<Gradient>(shape.tokens, shape.channels),
+                                              matrix<Gradient>(shape.vocabulary, shape.channels)};
+    Loss::backward(dry, in, options, {}, out, room(plan));
   });
 }
 
@@ -251,6 +251,10 @@ std::vector<row> rows() {
          return attend<sage_attention2>(e, 16384, {}, attention_functions<listed_tiles<>>{{list}});
        }},
       {"`cut_cross_entropy`", [](described_device const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"`exact_cross_entropy` in 10 MiB, gradients in fp32",
+       [](described_device const& e) {
+         return train<exact_cross_entropy, bfloat16, float>(e, {.workspace_budget = std::int64_t{10} << 20});
+       }},
       {"`loss_with_entropies` (above)",
        [](described_device const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`",

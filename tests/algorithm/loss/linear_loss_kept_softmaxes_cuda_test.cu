@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/cut_cross_entropy.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
 #include "support/row_states.hpp"
@@ -87,6 +88,27 @@ TEST_CASE("kept softmaxes make gradients wherever labels lie among the logits of
     check_on_device<exact_cross_entropy, float>(problem, 1e-5, 4e-3);
     check_added_on_device<exact_cross_entropy>(problem, 4e-3, true);
   }
+}
+
+TEST_CASE("kept softmaxes are multiplied by tiles of 256 channels, too", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+  }
+  auto const check = [](std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
+    CAPTURE(tokens, vocabulary, channels);
+    REQUIRE(multiplies_widely({tokens, channels, vocabulary}));
+    auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, channels);
+    tessera::cuda const exec;
+    auto const usual = run_on_device<exact_cross_entropy, bfloat16>(exec, problem);
+    problem.options.workspace_budget = std::int64_t{64} << 20;
+    REQUIRE(keeps_softmaxes_of(problem));
+    auto const found = run_on_device<exact_cross_entropy, bfloat16>(exec, problem);
+    CHECK(relative_distance(found.hidden, doubles_of(usual.hidden)) <= 4e-3);
+    CHECK(relative_distance(found.classifier, doubles_of(usual.classifier)) <= 4e-3);
+  };
+  check(2000, 3001, 632);  // parts of tiles on all sides
+  check(2048, 3072, 640);
 }
 
 TEST_CASE("tokens without a label leave nothing of their hidden states in gradients of kept softmaxes", "[cuda]") {

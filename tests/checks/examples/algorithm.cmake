@@ -20,6 +20,7 @@ tessera_check_pieces(ON_HOST algorithm
     tessera::matrix_view<tessera::scaled_float_params const> w_scales, ${given_result} outputs"
   algorithm/loss/linear_distillation_types.hpp ""
   algorithm/loss/linear_loss_types.hpp ""
+  tuning/loss/part_costs.hpp ""
   algorithm/subspace/factorize_keys.hpp "${given_executor}, std::int64_t width, tessera::matrix_view<float> gram, \
     tessera::array_view<float> room, ${given_tokens} keys, ${given_result} directions, ${given_result} coefficients")
 if(TARGET CUDA::cusolver OR NOT TESSERA_HAVE_CUDA)

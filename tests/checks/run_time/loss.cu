@@ -21,6 +21,7 @@ using write_gradient = write_loss_gradient<bfloat16, identity_logits>;
 using gradient =
     gemm_pingpong<bfloat16, loss_tiles_of_part, write_gradient, policy_of<warpgroup_loss_gradient_tuning>(900)>;
 using products = loss_gradient_products<bfloat16, bfloat16, policy_of<warpgroup_loss_product_tuning>(900)>;
+using wide_products = loss_gradient_products<bfloat16, bfloat16, policy_of<wide_warpgroup_loss_product_tuning>(900)>;
 using early_gradient =
     gemm_pingpong<bfloat16, early_loss_tiles, write_gradient, policy_of<warpgroup_loss_gradient_tuning>(900)>;
 using short_products = loss_gradient_products<bfloat16, float, policy_of<warpgroup_loss_product_tuning>(900), true>;
@@ -32,6 +33,9 @@ extern "C" __global__ void logit_gradient(__grid_constant__ gradient const progr
   run_program(program);
 }
 extern "C" __global__ void gradient_products(__grid_constant__ products const program) {
+  run_program(program);
+}
+extern "C" __global__ void wide_gradient_products(__grid_constant__ wide_products const program) {
   run_program(program);
 }
 extern "C" __global__ void early_logit_gradient(__grid_constant__ early_gradient const program) {

@@ -9,13 +9,13 @@
 #include <tessera/algorithm/loss/detail/counted_parts.cuh>
 #include <tessera/algorithm/loss/detail/order_entries.hpp>
 #include <tessera/algorithm/loss/detail/part_walk.hpp>
+#include <tessera/algorithm/loss/detail/token_chunks.cuh>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients.hpp>
 #include <tessera/algorithm/loss/linear_loss_gradients_by_ring.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/check.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
@@ -30,6 +30,7 @@
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -40,6 +41,7 @@ template <class Architectures, class Call>
 struct warpgroup_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
+  using regions_type = typename Call::regions_type;
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_loss_gradient_tuning>(900);
   using epilogue_type = write_loss_gradient<value_type, typename Call::map_type>;
   /// Whether parts may be of little memory, which have short sums: launches of fp32 gradients begin early.
@@ -49,6 +51,12 @@ struct warpgroup_loss_gradients {
   static constexpr warpgroup_gemm_policy product_policy = policy_of<warpgroup_loss_product_tuning>(900);
   using multiply =
       loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy, begins_early>;
+  /// Whether parts may have wider tiles: gradients of 16 bits, of a loss that leaves nothing out.
+  static constexpr bool has_wide_tiles = !begins_early && regions_type::filter::threshold == 0.0F;
+  static constexpr warpgroup_gemm_policy wide_policy =
+      has_wide_tiles ? policy_of<wide_warpgroup_loss_product_tuning>(900) : product_policy;
+  using multiply_widely =
+      loss_gradient_products<typename Call::layout::operand_name, gradient_type, wide_policy, begins_early>;
   static constexpr char const* where = "linear_loss.backward";
 
   basic_cuda<Architectures> const& exec;
@@ -74,78 +82,16 @@ struct warpgroup_loss_gradients {
 
   /// Enqueues all launches: for all tokens together, or where memory is short for some of them after the others.
   void run() const {
-    loss_chunk const chunk = chunk_of_call();
-    if (chunk.tokens < call.shape.tokens) {
-      run_chunks(chunk);
-    } else {
-      run_tokens();
+    token_chunks<Call> const chunks{call};
+    loss_chunk const chunk = chunks.extents();
+    if (chunk.tokens == call.shape.tokens) {
+      return run_tokens();
     }
+    chunks.each(chunk, [&](Call const& some) { warpgroup_loss_gradients{exec, some, blocks, false}.run_tokens(); });
   }
 
  private:
   using part_type = loss_gradient_part<value_type>;
-  using regions_type = std::remove_cvref_t<decltype(call.regions)>;
-
-  /// All tokens, unless gradients are fp32, so that those of the classifier can be added up, and nothing is left out.
-  [[nodiscard]] loss_chunk chunk_of_call() const {
-    loss_chunk const all{call.shape.tokens, call.regions.entries};
-    // A map knows tokens by their numbers among all.
-    bool const can_add = std::is_same_v<gradient_type, float> && leaves_logits<typename Call::map_type> &&
-                         call.regions.kept == 0 && !leaves_out();
-    if (!can_add) {
-      return all;
-    }
-    loss_chunk chunk = choose_loss_chunk(all.tokens, call.shape.vocabulary, call.shape.channels, all.entries);
-    auto const fits = [&] { return call.regions.narrowed(where, shape_of(chunk.tokens), chunk.entries).has_value(); };
-    while (chunk.entries > all.entries && !fits()) {
-      chunk.entries -= 256;  // its lists and sums of columns take a little more memory than parts of all tokens do
-    }
-    return chunk.entries > all.entries ? chunk : all;
-  }
-  [[nodiscard]] linear_loss_shape shape_of(std::int64_t tokens) const {
-    return {tokens, call.shape.vocabulary, call.shape.channels};
-  }
-  [[nodiscard]] bool leaves_out() const { return call.thresholds.hidden > 0 || call.thresholds.classifier > 0; }
-
-  /// Enqueues the launches for some tokens after the others, in the memory of parts of all tokens.
-  void run_chunks(loss_chunk const& chunk) const {
-    for (std::int64_t first = 0; first < call.shape.tokens; first += chunk.tokens) {
-      linear_loss_shape const some = shape_of(min(chunk.tokens, call.shape.tokens - first));
-      auto const regions = call.regions.narrowed(where, some, chunk.entries);
-      check<value_error>(regions.has_value(), where, ": parts of ", some.tokens, " tokens and ", chunk.entries,
-                         " entries have no room in the memory of parts of ", call.shape.tokens, " and ",
-                         call.regions.entries);
-      run_chunk(first, some, *regions);
-    }
-  }
-  /// The same for the tokens from `first` on. Gradients of the classifier and the bias are added to earlier tokens'.
-  void run_chunk(std::int64_t first, linear_loss_shape const& some, regions_type const& regions) const {
-    linear_loss_gradients<gradient_type> out = call.out;
-    if (out.hidden.data != nullptr) {
-      out.hidden = rows_of(out.hidden, first, some.tokens);
-    }
-    out.accumulate_classifier = out.accumulate_classifier || first > 0;
-    out.accumulate_bias = out.accumulate_bias || first > 0;
-    loss_token_list tokens = call.tokens;
-    tokens.row_of = {&tokens.row_of[first], some.tokens};
-    Call const chunk{some,
-                     call.logits,
-                     rows_of(call.hidden, first, some.tokens),
-                     tokens,
-                     call.smoothing,
-                     call.has_entropies,
-                     call.thresholds,
-                     out,
-                     regions,
-                     call.space,
-                     call.status,
-                     call.targets.from(first),
-                     call.progress.from(first)};
-    if (!run_counted_parts(exec, chunk, blocks)) {
-      warpgroup_loss_gradients{exec, chunk, blocks, false}.run_tokens();
-    }
-    call.progress.tell(first + some.tokens);
-  }
 
   void run_tokens() const {
     auto const& regions = call.regions;
@@ -273,8 +219,10 @@ struct warpgroup_loss_gradients {
     }
     // Where nothing is left out, all whole parts have the same lists.
     bool const needs_lists =
-        leaves_out() || part.first <= parts().first_whole() || part.gradient.extent(1) != regions.entries;
-    multiply_part({range, part, call.out, panels(part.gradient.extent(1)), 0, needs_lists, blocks}, maps);
+        call.leaves_out() || part.first <= parts().first_whole() || part.gradient.extent(1) != regions.entries;
+    multiply_part(
+        {range, part, call.out, panels(part.gradient.extent(1)), 0, needs_lists, blocks, multiplies_widely(part)},
+        maps);
   }
 
   /// Products of a part, or of some of its rows or columns.
@@ -286,6 +234,7 @@ struct warpgroup_loss_gradients {
     std::int64_t first_token;
     bool needs_lists;
     std::int64_t blocks;
+    bool has_wide_tiles = false;
   };
 
   /// Enqueues the products of the last part, so that the gradient of hidden states is whole before others end: some of
@@ -294,7 +243,8 @@ struct warpgroup_loss_gradients {
     std::int64_t const spared = min(std::int64_t{call.progress.spared_multiprocessors}, blocks / 2) / 2 * 2;
     std::int64_t const tokens = call.shape.tokens;
     std::int64_t const width = part.gradient.extent(1);
-    auto const products = products_beside_reduction(call, width, channel_tiles(), blocks / 2, (blocks - spared) / 2);
+    auto const products =
+        products_beside_reduction(call, width, channel_tiles(multiply::channels), blocks / 2, (blocks - spared) / 2);
     auto const late = static_cast<std::int32_t>(products.late_panels());
     std::int32_t const all = panels(width);
     std::int64_t const early = early_tokens(call, products);
@@ -327,7 +277,7 @@ struct warpgroup_loss_gradients {
         space[regions.lists].data,
         some.out.classifier.data != nullptr ? some.classifier_panels : 0,
         some.out.hidden.data != nullptr ? panels(some.part.gradient.extent(0)) : 0,
-        channel_tiles(),
+        channel_tiles(some.has_wide_tiles ? multiply_widely::channels : multiply::channels),
         static_cast<std::int32_t>(regions.token_blocks),
         static_cast<std::int32_t>(regions.entry_blocks()),
         product_policy.band,
@@ -343,7 +293,17 @@ struct warpgroup_loss_gradients {
     if (some.needs_lists && schedule.count() > 0) {
       exec.run(lists, lists.groups());
     }
-    add_products(some, schedule, maps);
+    if (some.has_wide_tiles) {
+      add_products<multiply_widely>(some, schedule, maps);
+    } else {
+      add_products<multiply>(some, schedule, maps);
+    }
+  }
+
+  /// Whether wide tiles cost less for a part.
+  [[nodiscard]] bool multiplies_widely(part_type const& part) const {
+    loss_part_extents const extents{call.shape.tokens, call.shape.channels, part.gradient.extent(1)};
+    return has_wide_tiles && !call.leaves_out() && v0::multiplies_widely(extents);
   }
 
   /// Lets the tiles with the longer sums come first, where nothing is left out and some are much longer.
@@ -352,7 +312,7 @@ struct warpgroup_loss_gradients {
     std::int64_t const of_hidden = divide_up(part.gradient.extent(1), std::int64_t{128});
     std::int64_t const shorter = max(min(of_classifier, of_hidden), std::int64_t{1});
     std::int64_t const ratio = max(of_classifier, of_hidden) / shorter;
-    if (!leaves_out() && ratio > 1) {
+    if (!call.leaves_out() && ratio > 1) {
       schedule.turns_of_long = static_cast<std::int32_t>(ratio);
       schedule.is_hidden_first = of_hidden > of_classifier;
     }
@@ -361,8 +321,8 @@ struct warpgroup_loss_gradients {
   /// Whether a part is the one whose softmaxes are kept.
   [[nodiscard]] bool is_kept(part_type const& part) const { return part.first < call.regions.kept; }
 
-  [[nodiscard]] std::int32_t channel_tiles() const {
-    return static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels}));
+  [[nodiscard]] std::int32_t channel_tiles(int columns) const {
+    return static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{columns}));
   }
   static std::int32_t panels(std::int64_t extent) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
@@ -416,11 +376,12 @@ struct warpgroup_loss_gradients {
         call.space[regions.gathered].data, {regions.entries, call.shape.channels}, {regions.row_stride(call.shape), 1}};
   }
 
+  template <class Products>
   void add_products(some_products const& some, loss_product_schedule const& schedule, operand_maps const& maps) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
     part_type const& part = some.part;
-    constexpr box_shape box{multiply::box, multiply::box};
+    constexpr box_shape box{Products::box, Products::box};
     tensor_map const classifier = make_tensor_map(where, classifier_of(call, part), product_box);
     float const* const scale = space[regions.late_scale].data;
     auto remains = regions.remains_of(space, call.shape);
@@ -428,7 +389,7 @@ struct warpgroup_loss_gradients {
       remains.data += some.first_token * remains.stride(0);
     }
     auto const factors = space[regions.factors];
-    multiply const program{make_tensor_map(where, part.gradient, box),
+    Products const program{make_tensor_map(where, part.gradient, box),
                            maps.hidden_of_products,
                            classifier,
                            is_ordered ? maps.gathered_of_products : classifier,
@@ -464,6 +425,37 @@ constexpr bool keeps_softmaxes(basic_cuda<Architectures> const&, std::type_ident
   return !detail::refuses_gradient_types<basic_cuda<Architectures>, Blocks>();
 }
 
+namespace detail {
+
+/// The launches of a call, for a model.
+template <class Architectures, class Call>
+warpgroup_loss_gradients<Architectures, Call> warpgroup_launches(basic_cuda<Architectures> const& exec,
+                                                                 Call const& call) {
+  return {exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, can_order_entries(call)};
+}
+
+}  // namespace detail
+
+/// One launch for all parts of some tokens, where memory is short.
+struct loss_gradient_parts_model {
+  static constexpr char const* name = "loss_gradient_parts (TMA, wgmma)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(detail::refuses_gradient_types<Exec, typename Call::blocks>(),
+                    detail::refuses_counted_types<Call>());
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    refusal const why = detail::warpgroup_launches(exec, call).refuses();
+    return why ? why : detail::refuses_counted_parts(exec, call);
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    detail::run_counted_parts(exec, call, detail::warpgroup_launches(exec, call).blocks);
+  }
+};
+
 /// The launches for sm_90a, by wgmma, where TMA can load the operands.
 struct loss_gradient_model {
   static constexpr char const* name = "logit_gradient and gradient_products (TMA, wgmma)";
@@ -474,18 +466,11 @@ struct loss_gradient_model {
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return launches(exec, call).refuses();
+    return detail::warpgroup_launches(exec, call).refuses();
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    launches(exec, call).run();
-  }
-
- private:
-  template <class Architectures, class Call>
-  static detail::warpgroup_loss_gradients<Architectures, Call> launches(basic_cuda<Architectures> const& exec,
-                                                                        Call const& call) {
-    return {exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
+    detail::warpgroup_launches(exec, call).run();
   }
 };
 
@@ -493,7 +478,7 @@ struct loss_gradient_model {
 template <class Architectures, class Regions, LogitMap Map, class Targets>
 struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map, Targets>> {
   /// The list of models.
-  using type = model_list<loss_gradient_model, loss_gradient_by_ring_model>;
+  using type = model_list<loss_gradient_parts_model, loss_gradient_model, loss_gradient_by_ring_model>;
 };
 
 }  // namespace v0

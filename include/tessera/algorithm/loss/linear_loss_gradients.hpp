@@ -36,6 +36,8 @@ inline namespace v0 {
 /// detail::entry_targets.
 template <class Regions, LogitMap Map = identity_logits, class Targets = label_targets>
 struct loss_gradient_call {
+  /// The regions of the workspace.
+  using regions_type = Regions;
   /// The type that gradients are stored as.
   using gradient_type = typename Regions::gradient_type;
   /// The tile of logits.
@@ -66,6 +68,8 @@ struct loss_gradient_call {
   Targets targets = {};                             ///< what tokens want
   hidden_progress progress = {};                    ///< who is told how far the gradient of hidden states is
 
+  /// Whether small parts of gradients may be left out.
+  [[nodiscard]] bool leaves_out() const { return thresholds.hidden > 0 || thresholds.classifier > 0; }
   /// The matrix in memory that rows of the classifier are read from: the classifier, or a band of a source's rows.
   [[nodiscard]] matrix_view<value_type const> classifier_in_memory() const {
     if constexpr (layout::has_source) {

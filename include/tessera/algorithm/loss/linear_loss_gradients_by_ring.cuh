@@ -21,6 +21,7 @@
 #include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -97,9 +98,9 @@ struct ring_loss_gradients {
   /// Where the workspace has room for the whole vocabulary, it has none for sums between parts.
   [[nodiscard]] std::int64_t entries_of_part() const {
     std::int64_t const most = call.regions.entries;
-    return most >= call.shape.vocabulary
-               ? most
-               : ring_part_entries(call.shape.tokens, call.shape.channels, most, multiply::channels, workers());
+    loss_part_extents const largest{call.shape.tokens, call.shape.channels, most};
+    auto const costs = loss_part_costs::of_rings(multiply::channels, workers());
+    return most >= call.shape.vocabulary ? most : costs.cheapest_entries(largest, multiply::rows);
   }
 
   /// Whether somebody waits for the gradient of hidden states.
@@ -116,9 +117,8 @@ struct ring_loss_gradients {
     sum_columns(exec, call, part, false);
     std::int32_t const of_classifier = call.out.classifier.data != nullptr ? tiles_of(part.gradient.extent(1), 256) : 0;
     std::int32_t const of_hidden = call.out.hidden.data != nullptr ? tiles_of(call.shape.tokens, 256) : 0;
-    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
     if (!is_awaited() || !is_last(call, part)) {
-      multiply_part(range, part, of_classifier, of_hidden, leaves_out || !is_like_last_one, workers());
+      multiply_part(range, part, of_classifier, of_hidden, call.leaves_out() || !is_like_last_one, workers());
       return;
     }
     multiply_part(range, part, 0, of_hidden, true, workers());

@@ -30,6 +30,7 @@
 #include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/tile/tile_order.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -449,7 +450,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                                       static_cast<std::int64_t>(sizeof(typename layout::value_type));
       fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
-    return cheapest(shape, fitting) * tile_columns;
+    return loss_part_costs::of_two_launches().cheapest_entries({shape.tokens, shape.channels, fitting * tile_columns},
+                                                               tile_columns);
   }
 
   static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
@@ -468,19 +470,6 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       return 0;
     }
     return step * largest_within({1, most + 1}, budget, [&](std::int64_t count) { return bytes(count * step, usual); });
-  }
-
-  /// The size of a part, in tiles, that costs least: a part a little smaller than `most` may keep more of a device
-  /// busy.
-  static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
-    auto const cost = [&](std::int64_t count) {
-      return loss_part_costs::cost(shape.tokens, shape.channels, count * tile_columns);
-    };
-    std::int64_t best = most;
-    for (std::int64_t count = most - 1; count >= most - most / 4 && count > 0; --count) {
-      best = cost(count) < cost(best) ? count : best;
-    }
-    return best;
   }
 };
 

@@ -10,13 +10,18 @@
 /// lie, or across, and rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every
 /// other half of a box for both. Only blocks of G that the lists name (block_lists.hpp) are multiplied.
 ///
+/// Or tiles have 256 x 256 sums, where a policy says so: each warpgroup has 64 x 256 of a block's 128 x 256, and both
+/// multiply the same stages (as in gemm_cooperative). Rows of the classifier are rounded to 16 bits at a tile's end,
+/// and written while the next tile is multiplied; those of hidden states are written while tensor cores wait. So it is
+/// for long sums.
+///
 /// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
 /// hidden states are added up in fp32 from part to part: where they are stored in 16 bits, the upper half of the fp32
 /// bits stays in the result and the lower half in the workspace, until the last part rounds them. See
 /// detail/gradient_rows.cuh.
 ///
 /// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 28 KiB through L2 for 3.1e6
-/// of them.
+/// of them, and 32 KiB for 4.2e6 with 256 channels.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +29,7 @@
 
 #include <tessera/program/gemm/gemm_pipeline.cuh>
 #include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/deferred_rows.cuh>
 #include <tessera/program/loss/detail/gradient_rows.cuh>
 #include <tessera/program/loss/detail/product_stages.cuh>
 #include <tessera/program/loss/token_factors.hpp>
@@ -48,8 +54,11 @@ inline namespace v0 {
 /// ready while the stream's last one ends, and its epilogues are short loops (sum_lines.cuh).
 template <class T, class Gradient, warpgroup_gemm_policy Policy, bool IsShort = false>
 struct loss_gradient_products {
-  static_assert(Policy.blocks == 2 && Policy.columns == 192,
-                "tessera: this program computes 256 x 192 in clusters of 2");
+  static_assert(Policy.blocks == 2 && (Policy.columns == 192 || Policy.columns == 256),
+                "tessera: this program computes 256 x 192 or 256 x 256 in clusters of 2");
+  /// Whether both warpgroups multiply a tile together, else in turns.
+  static constexpr bool is_together = Policy.columns == 256;
+  static_assert(!is_together || sizeof(Gradient) == 2, "tessera: rows that are written later have 16 bits");
   static_assert(!IsShort || std::is_same_v<Gradient, float>, "tessera: lines are in fp32");
   using shape = warpgroup_gemm_shape;
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
@@ -63,11 +72,12 @@ struct loss_gradient_products {
   static constexpr bool waits_for_stream = IsShort;
   /// How stages are loaded and multiplied.
   using product = loss_product_stages<T, Policy.columns>;
-  static constexpr int box = product::box;                  ///< columns of all boxes, and rows of boxes of G
-  static constexpr int shared_rows = product::shared_rows;  ///< rows of a box that is loaded for both blocks
-  static constexpr int rows = product::rows;                ///< rows of a cluster's tile
-  static constexpr int channels = product::channels;        ///< channels of a tile
-  static constexpr int halves = product::halves;            ///< halves of a block's tile
+  static constexpr int box = product::box;                     ///< columns of all boxes, and rows of boxes of G
+  static constexpr int shared_rows = product::shared_rows;     ///< rows of a box that is loaded for both blocks
+  static constexpr int rows = product::rows;                   ///< rows of a cluster's tile
+  static constexpr int channels = product::channels;           ///< channels of a tile
+  static constexpr int halves = product::halves;               ///< halves of a block's tile
+  static constexpr int own_halves = is_together ? 1 : halves;  ///< those of a warpgroup
 
   struct scratch_type {
     /// Boxes of G.
@@ -116,7 +126,11 @@ struct loss_gradient_products {
       }
     } else {
       raise_registers<Policy.consumer_registers>();
-      consume(scratch, worker, warpgroup - 1, group.lane % shape::warpgroup);
+      if constexpr (is_together) {
+        consume_together(scratch, worker, warpgroup - 1, group.lane % shape::warpgroup);
+      } else {
+        consume(scratch, worker, warpgroup - 1, group.lane % shape::warpgroup);
+      }
     }
     sync_warp();
     sync_cluster();  // no block ends while the other still writes to its shared memory
@@ -124,7 +138,7 @@ struct loss_gradient_products {
 
  private:
   using state_type = pipeline_state<Policy.stages>;
-  using sums_type = typename product::sums_type;
+  using sums_type = typename product::template sums_of<own_halves>;
   static constexpr operand_order along = product::along;
   static constexpr operand_order across = product::across;
 
@@ -132,7 +146,7 @@ struct loss_gradient_products {
     prefetch_tensor_map(gradient);
     prefetch_tensor_map(hidden);
     prefetch_tensor_map(classifier);
-    scratch.ring.init(1, 2 * 4);  // the warps of one warpgroup, in both blocks
+    scratch.ring.init(1, 2 * 4 * (is_together ? shape::consumers : 1));  // warps that read a stage, in both blocks
     for (shared_barrier& turn : scratch.turn) {
       turn.init(4);
     }
@@ -209,6 +223,41 @@ struct loss_gradient_products {
     }
   }
 
+  /// The same where both warpgroups have a half of each tile.
+  __device__ __forceinline__ void consume_together(scratch_type& scratch, std::int32_t worker, int consumer,
+                                                   int lane) const {
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    int const warp = uniform(lane / 32);
+    std::int32_t const first_row = (own * halves + consumer) * box + warp * 16;
+    std::int32_t const count = turns();
+    state_type state;
+    sums_type sums;
+    detail::deferred_classifier_rows<Gradient, channels / 2> rows_left;
+    auto const write_left = [&](auto half) { rows_left.template run<decltype(half)::value>(to_classifier, range); };
+    for (std::int32_t turn = 0; turn < count; ++turn) {
+      loss_product_item const item = same_for_warp(item_at(turn, worker));
+      if (item.count == 0) {
+        write_left(std::integral_constant<int, 0>{});
+        write_left(std::integral_constant<int, 1>{});
+        clear(sums);
+      } else if (item.is_hidden) {
+        multiply_tile<along>(scratch, item, consumer, state, sums, write_left);
+      } else {
+        multiply_tile<across>(scratch, item, consumer, state, sums, write_left);
+      }
+      if (item.panel < 0) {
+        continue;
+      }
+      if (item.is_hidden) {
+        write(item, sums, first_row, scratch.of_warp[consumer][warp]);
+      } else if (item.panel * rows < range.width()) {
+        rows_left.take(to_classifier, sums[0], item.panel * rows + first_row, item.channel_tile * channels);
+      }
+    }
+    write_left(std::integral_constant<int, 0>{});
+    write_left(std::integral_constant<int, 1>{});
+  }
+
   /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
   __device__ __forceinline__ void write(loss_product_item const& item, sums_type& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
@@ -218,16 +267,16 @@ struct loss_gradient_products {
     }
     std::int32_t const channel = item.channel_tile * channels;
     std::int32_t const row = item.panel * rows + first_row;
-    if (!item.is_hidden) {
+    if (!is_together && !item.is_hidden) {
       if (item.panel * rows < range.width() && (item.count > 0 || to_classifier.takes_nothing())) {
 #pragma unroll
-        for (int half = 0; half < halves; ++half) {
+        for (int half = 0; half < own_halves; ++half) {
           to_classifier(range, sums[half], row + half * box, channel, staging);
         }
       }
     } else if (item.count > 0 || to_hidden.takes_nothing(range)) {
 #pragma unroll
-      for (int half = 0; half < halves; ++half) {
+      for (int half = 0; half < own_halves; ++half) {
         to_hidden(range, tokens, sums[half], row + half * box, channel, staging);
       }
     }
@@ -266,25 +315,38 @@ struct loss_gradient_products {
 
   /// Multiplies the stages of a tile. Order: how G's elements lie, as seen from the depth. One stage is multiplied
   /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
-  /// stage is loaded it is the other warpgroup's turn.
-  template <operand_order Order>
+  /// stage is loaded it is the other warpgroup's turn. `late...`: what is written behind each of the first two stages.
+  template <operand_order Order, class... Late>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_item const& item, int consumer,
-                                                state_type& state, sums_type& sums) const {
+                                                state_type& state, sums_type& sums, Late const&... late) const {
     std::int32_t const k_tiles = 2 * item.count;
     product::pin(sums);
     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
     for (pipeline_step const at : pipelined(reads, {0, 1})) {
       clear_unlabelled<Order>(scratch, item, at);
-      product::template multiply<Order>(scratch.a, scratch.b, at.stage, sums, false);
+      multiply_stage<Order>(scratch, consumer, at, sums, false);
     }
-    for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
+    if constexpr (is_together) {
+      (late(std::integral_constant<int, 0>{}), ...);
+      for (pipeline_step const at : pipelined(reads, {1, 2})) {
+        clear_unlabelled<Order>(scratch, item, at);
+        multiply_stage<Order>(scratch, consumer, at, sums, true);
+      }
+      (late(std::integral_constant<int, 1>{}), ...);
+    }
+    for (pipeline_step const at : pipelined(reads, {is_together ? 2 : 1, k_tiles})) {
       clear_unlabelled<Order>(scratch, item, at);
-      if (at.index == k_tiles - 1) {
+      if (!is_together && at.index == k_tiles - 1) {
         give_turn(scratch, consumer);
       }
-      product::template multiply<Order>(scratch.a, scratch.b, at.stage, sums, true);
+      multiply_stage<Order>(scratch, consumer, at, sums, true);
     }
     reads.finish(sums);
+  }
+  template <operand_order Order>
+  __device__ __forceinline__ static void multiply_stage(scratch_type& scratch, int consumer, pipeline_step at,
+                                                        sums_type& sums, bool add) {
+    product::template multiply<Order>(scratch.a, scratch.b, at.stage, sums, add, is_together ? consumer : 0);
   }
 
   /// Clears rows of a loaded stage that belong to tokens without a label, if it may have such.
@@ -307,7 +369,7 @@ struct loss_gradient_products {
   }
   __device__ __forceinline__ static void clear(sums_type& sums) {
 #pragma unroll
-    for (int i = 0; i < channels; ++i) {
+    for (int i = 0; i < own_halves * channels / 2; ++i) {
       sums[i / (channels / 2)][i % (channels / 2)] = 0.0F;
     }
   }

@@ -468,21 +468,6 @@ struct reduce_loss_rows {
     }
     return is_shared ? shared : reference_of_row(largest, steepness);
   }
-  /// Transposes words among each four lanes: word i of lane j becomes word j of lane i.
-  __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
-#pragma unroll
-    for (int distance = 1; distance < 4; distance *= 2) {
-      bool const is_upper = (thread_index() & static_cast<unsigned>(distance)) != 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if ((i & distance) == 0) {
-          std::uint32_t const given = is_upper ? words[i] : words[i + distance];
-          std::uint32_t const got = shuffle_xor(given, distance);
-          (is_upper ? words[i] : words[i + distance]) = got;
-        }
-      }
-    }
-  }
   __device__ __forceinline__ void add_word(box_coordinate coordinate, int group, std::uint32_t word) const {
     std::int32_t const column = coordinate.column + group * group_columns;
     std::int32_t const left = vocabulary - column;

@@ -49,6 +49,22 @@ template <class T>
   return __shfl_sync(detail::whole_warp, value, 0);
 }
 
+/// Transposes words among each four lanes: word i of lane j becomes word j of lane i.
+__device__ __forceinline__ void transpose_of_four(std::uint32_t (&words)[4]) {
+#pragma unroll
+  for (int distance = 1; distance < 4; distance *= 2) {
+    bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & distance) == 0) {
+        std::uint32_t const given = is_upper ? words[i] : words[i + distance];
+        std::uint32_t const got = shuffle_xor(given, distance);
+        (is_upper ? words[i] : words[i + distance]) = got;
+      }
+    }
+  }
+}
+
 /// Whether `vote` is true for a lane.
 [[nodiscard]] __device__ __forceinline__ bool any_of_warp(bool vote) {
   return __any_sync(detail::whole_warp, vote) != 0;

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/token_chunks.cuh>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
+#include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/program/loss/detail/gradient_parts.cuh>
 #include <tessera/program/loss/detail/part_items.hpp>
@@ -18,24 +20,27 @@
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
 #include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 
 namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether loss_gradient_parts makes gradients of these types: in fp32, by labels, of a classifier in memory, whose
-/// logits go through no map.
+/// Why loss_gradient_parts makes no gradients of these types, or none.
 template <class Call>
-inline constexpr bool has_counted_parts = std::is_same_v<typename Call::gradient_type, float>&&
-                                              leaves_logits<typename Call::map_type>&& Call::targets_type::are_labels &&
-                                          !Call::layout::has_source;
+constexpr refusal refuses_counted_types() {
+  return first_of(unless(std::is_same_v<typename Call::gradient_type, float>, "gradients are not fp32"),
+                  unless(leaves_logits<typename Call::map_type>, "logits go through a map"),
+                  unless(Call::targets_type::are_labels, "targets are no labels"),
+                  unless(!Call::layout::has_source, "the classifier is not in memory"));
+}
 
-/// The tiles of a call.
+/// The tiles of a call for so many tokens and entries of a part.
 template <class Call>
-loss_part_schedule schedule_of_parts(Call const& call) {
+loss_part_schedule schedule_of_parts(Call const& call, loss_chunk const& chunk) {
   return {static_cast<std::int32_t>(call.shape.vocabulary),
-          static_cast<std::int32_t>(call.regions.entries),
-          static_cast<std::int32_t>(call.shape.tokens),
+          static_cast<std::int32_t>(chunk.entries),
+          static_cast<std::int32_t>(chunk.tokens),
           static_cast<std::int32_t>(call.shape.channels),
           call.out.hidden.data != nullptr,
           call.out.classifier.data != nullptr};
@@ -115,18 +120,24 @@ struct counted_parts {
   }
 };
 
-/// Enqueues the launches, for a call that leaves nothing out. False: there are none for it, since its types have none,
-/// or it wants the gradient of a bias.
+/// Why there are no such launches for a call of types that there are some for, or none.
 template <class Architectures, class Call>
-bool run_counted_parts(basic_cuda<Architectures> const& exec, Call const& call, std::int64_t blocks) {
-  if constexpr (has_counted_parts<Call>) {
-    loss_part_schedule const schedule = schedule_of_parts(call);
-    if (call.out.bias.data == nullptr && can_count(schedule)) {
-      counted_parts<Architectures, Call>{exec, call, schedule}.run(blocks);
-      return true;
-    }
-  }
-  return false;
+refusal refuses_counted_parts(basic_cuda<Architectures> const& exec, Call const& call) {
+  loss_chunk const chunk = token_chunks<Call>{call}.extents();
+  return first_of(unless(chunk.tokens < call.shape.tokens, "parts have all tokens"),
+                  unless(call.out.bias.data == nullptr, "the gradient of a bias is wanted"),
+                  unless(can_count(schedule_of_parts(call, chunk)), "counters of tiles exceed 32 bits"),
+                  exec.template lacks<typename counted_parts<Architectures, Call>::program_type>());
+}
+
+/// Enqueues the launches.
+template <class Architectures, class Call>
+void run_counted_parts(basic_cuda<Architectures> const& exec, Call const& call, std::int64_t blocks) {
+  token_chunks<Call> const chunks{call};
+  chunks.each(chunks.extents(), [&](Call const& some) {
+    counted_parts<Architectures, Call>{exec, some, schedule_of_parts(some, {some.shape.tokens, some.regions.entries})}
+        .run(blocks);
+  });
 }
 
 }  // namespace detail

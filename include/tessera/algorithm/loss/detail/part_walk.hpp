@@ -10,7 +10,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
-#include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_product_stages`: how sm_90a multiplies the gradient by the logits, G, into those of hidden states (G C) and of
 /// the classifier (G^T E), a pipeline stage of 64 of the depth at a time. A cluster of two thread blocks has a tile of
-/// 256 x 192; each block loads 128 rows of G, and every other half of the boxes of C or E for both.
+/// 256 x 192 or 256 x 256; each block loads 128 rows of G, and every other half of the boxes of C or E for both.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,10 @@ struct loss_product_stages {
   static constexpr int boxes = channels / box;        ///< boxes across a tile
   static constexpr int a_bytes = halves * box_bytes;  ///< bytes of a stage of G
   static constexpr int b_bytes = boxes * box_bytes;   ///< bytes of a stage of the other operand
-  /// The sums of a warpgroup's tile.
-  using sums_type = float[halves][channels / 2];
+  /// The sums of a warpgroup that has so many halves of a block's tile.
+  template <int Halves>
+  using sums_of = float[Halves][channels / 2];
+  using sums_type = sums_of<halves>;                                    ///< those of a whole tile
   static constexpr operand_order along = operand_order::along_depth;    ///< of G in the product for hidden states
   static constexpr operand_order across = operand_order::across_depth;  ///< of G in that for the classifier
 
@@ -63,14 +65,15 @@ struct loss_product_stages {
     }
   }
 
-  /// Starts to multiply a stage, of stages that lie one after the other. Order: how G's elements lie, as seen from the
-  /// depth. Without `add` the old sums count as zero.
-  template <operand_order Order>
-  __device__ __forceinline__ static void multiply(void const* first_a, void const* first_b, int stage, sums_type& sums,
-                                                  bool add) {
+  /// Starts to multiply the halves of a block's tile from `first_half` on in a stage, of stages that lie one after the
+  /// other. Order: how G's elements lie, as seen from the depth. Without `add` the old sums count as zero.
+  template <operand_order Order, int Halves>
+  __device__ __forceinline__ static void multiply(void const* first_a, void const* first_b, int stage,
+                                                  float (&sums)[Halves][channels / 2], bool add, int first_half = 0) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    std::uint32_t const a_address = detail::plain_shared_address(first_a) + static_cast<std::uint32_t>(stage * a_bytes);
+    std::uint32_t const a_address =
+        detail::plain_shared_address(first_a) + static_cast<std::uint32_t>(stage * a_bytes + first_half * box_bytes);
     std::uint32_t const b_address = detail::plain_shared_address(first_b) + static_cast<std::uint32_t>(stage * b_bytes);
     matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
                                                : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
@@ -79,7 +82,7 @@ struct loss_product_stages {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
 #pragma unroll
-      for (int half = 0; half < halves; ++half) {
+      for (int half = 0; half < Halves; ++half) {
         mma::multiply(sums[half], a.further(half * box_bytes + step * (Order == along ? 32 : rows_of_depth)),
                       b.further(step * rows_of_depth), add || step != 0);
       }
@@ -110,9 +113,10 @@ struct loss_product_stages {
   }
 
   /// Keeps the compiler from moving reads and writes of sums across this line.
-  __device__ __forceinline__ static void pin(sums_type& sums) {
+  template <int Halves>
+  __device__ __forceinline__ static void pin(float (&sums)[Halves][channels / 2]) {
 #pragma unroll
-    for (int half = 0; half < halves; ++half) {
+    for (int half = 0; half < Halves; ++half) {
       pin_registers(sums[half]);
     }
   }
