@@ -42,6 +42,8 @@ def memory_table():
                         ("decoding, bf16, 64 sequences of 4K tokens", "minicache/dense_decode/bf16/d128/64x4k"),
                         ("decoding over pages of 4 bits, 64 sequences of 4K tokens",
                          "minicache/decode/4bit/d128/64x4k"),
+                        ("making pages of 4 bits, 16 sequences of 4K tokens",
+                         "minicache/compress/bf16/d128/32_heads/16x4k"),
                         ("`shadow_kv`, scores of 128K tokens", "shadow/score/128k"),
                         ("`shadow_kv`, a step, 60 % hits, values of the host in e4m3", "shadow/decode/fp8/hit60/128k"),
                         ("NeuZip, decoding bf16, 512 MiB", "neuzip/decode/bf16/gauss/512MiB"),

@@ -38,7 +38,7 @@ COLUMNS = {
     "workspace, MB": lambda name, c: number(c.get("workspace_MB"), 0),
     "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
     "speed relative to cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
-    "speed relative to lossless decoding": lambda name, c: percent(c.get("vs_lossless")),
+    "speed relative to lossless coding": lambda name, c: percent(c.get("vs_lossless")),
     "making them, relative to 4 bits": lambda name, c: percent(c.get("compress_of_4bit")),
     "reading them by bytes, relative to 4 bits": lambda name, c: percent(c.get("decode_of_4bit")),
     "speed relative to `shadow_kv`": lambda name, c: percent(c.get("of_shadow_kv")),
@@ -412,9 +412,10 @@ TABLES = {
         for part, label in [("forward", "loss"), ("forward_backward_exact", "loss and gradients")]
     ]),
     "neuzip-lossy": Table("weights of N(0, 0.02)", [
-        "TB/s of uncompressed weights", "bits per weight", "speed relative to lossless decoding"], [
-        (f"{format}, {kept} bits of the mantissa kept{label}", f"neuzip/decode_lossy/{format}/gauss/kept{kept}{name}")
-        for format, kept, name, label in [
+        "TB/s of uncompressed weights", "bits per weight", "speed relative to lossless coding"], [
+        (f"{call}d, {format}, {kept} bits of the mantissa kept{label}",
+         f"neuzip/{call}_lossy/{format}/gauss/kept{kept}{name}")
+        for call in ["decode", "encode"] for format, kept, name, label in [
             ("bf16", 3, "", ""), ("bf16", 3, "/normalized512", ", blocks of 512 normalized"), ("bf16", 0, "", ""),
             ("bf16", 0, "/normalized512", ", blocks of 512 normalized"), ("fp16", 3, "", ""), ("fp32", 7, "", ""),
             ("fp32", 7, "/normalized512", ", blocks of 512 normalized")]

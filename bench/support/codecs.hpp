@@ -28,7 +28,7 @@
   TESSERA_BENCH_WIDE_CODECS(words, executor);          \
   TESSERA_BENCH_FP8_CODECS(words, executor)
 
-/// The lossy codecs, whose streams only the CPU makes.
+/// The lossy codecs.
 #define TESSERA_BENCH_LOSSY_ENCODERS(words, executor)           \
   TESSERA_BENCH_ENCODER(words, executor, tessera::bfloat16, 0); \
   TESSERA_BENCH_ENCODER(words, executor, tessera::bfloat16, 3)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Decoding of weights that kept few mantissa bits, beside lossless decoding of as many weights: what it costs to
-/// exchange keep_mantissa. TBps counts the bytes of decoded weights; `vs_lossless` is our rate over the lossless one,
-/// call by call in turn. Decoded weights are checked on the device against keep_mantissa, weight by weight.
+/// Encoding and decoding of weights that keep few mantissa bits, beside lossless encoding and decoding of as many
+/// weights: what it costs to exchange keep_mantissa. TBps counts the bytes of weights; `vs_lossless` is our rate over
+/// the lossless one, call by call in turn. Decoded weights are checked on the device against keep_mantissa, weight by
+/// weight.
 #include <cstdint>
 #include <string>
 
@@ -67,10 +68,89 @@ class decoding {
   buffer<std::byte> space_;
 };
 
+/// Weights, and room for their stream.
+template <class Codec>
+class encoding {
+ public:
+  using value_type = typename Codec::value_type;
+
+  encoding(tessera::cuda const& exec, buffer<value_type> const& weights, weight_stream_options options)
+      : exec_(exec),
+        spec_(Codec::spec(weights.size(), options)),
+        weights_(weights.data(), weights.size()),
+        stream_(exec, Codec::largest_bytes(spec_)),
+        bytes_(exec, 1),
+        plan_(Codec::plan_encode(exec, spec_)),
+        space_(exec, plan_.bytes()) {}
+  void operator()() { Codec::encode(exec_, spec_, weights_, stream_, bytes_, workspace(plan_, space_)); }
+
+  /// The bytes of the stream. Waits.
+  [[nodiscard]] double stream_bytes() const {
+    std::int64_t found = 0;
+    exec_.copy(bytes_, array_view<std::int64_t>(&found, 1));
+    exec_.wait();
+    return static_cast<double>(found);
+  }
+  /// Decodes the stream. Waits.
+  void decode(buffer<value_type>& to) const {
+    Codec::decode(exec_, stream_.view().slice(0, 0, static_cast<std::int64_t>(stream_bytes())), to.view());
+  }
+
+ private:
+  tessera::cuda exec_;
+  weight_stream_spec spec_;
+  array_view<value_type const> weights_;
+  buffer<std::byte> stream_;
+  buffer<std::int64_t> bytes_;
+  workspace_plan plan_;
+  buffer<std::byte> space_;
+};
+
+template <class T>
+constexpr std::int64_t measured_count = (std::int64_t{512} << 20) / std::int64_t{sizeof(T)};
+
+/// The weights as a lossy codec must decode them.
+template <class T, int Kept>
+buffer<T> kept_weights(tessera::cuda const& exec, buffer<T> const& weights, int normalizer_block) {
+  constexpr int unnormalized_block = 512;
+  buffer<T> expected(exec, weights.size());
+  int const block = normalizer_block > 0 ? normalizer_block : unnormalized_block;
+  keep_weights<T, keep_mantissa<Kept>><<<1024, 256, 0, exec.stream>>>(
+      weights.data(), expected.data(), weights.size() / block, block, normalizer_block > 0);
+  bench::check(cudaGetLastError(), "keep_weights");
+  return expected;
+}
+
+template <class T, int Kept>
+void measure_encoding(benchmark::State& state, int normalizer_block) {
+  constexpr std::int64_t count = measured_count<T>;
+  bench::device_memory memory;
+  tessera::cuda const exec{.stream = memory.stream(), .memory = memory};
+  buffer<T> weights(exec, count);
+  bench::fill(weights.data(), static_cast<std::size_t>(count), testing::gauss{.sigma = 0.02}, 1, exec.stream);
+  encoding<neuzip_lossy<Kept, T>> lossy(exec, weights, {.normalizer_block = normalizer_block});
+  encoding<neuzip_of<T>> lossless(exec, weights, {});
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        exec.stream, [&] { lossy(); }, [&] { lossless(); });
+    state.SetIterationTime(seconds.ours);
+  }
+  exec.wait();
+  buffer<T> decoded(exec, count);
+  lossy.decode(decoded);
+  buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
+  bench::require_same_bytes(decoded.data(), expected.data(), expected.bytes(), memory, "decoded weights");
+  auto const bytes = static_cast<double>(weights.bytes());
+  bench::report_cuda(state, seconds.ours, {.bytes = bytes, .traffic_bytes = bytes + lossy.stream_bytes()});
+  state.counters["bits_per_weight"] = 8 * lossy.stream_bytes() / static_cast<double>(count);
+  state.counters["lossless_TBps"] = bytes / seconds.peer * 1e-12;
+  state.counters["vs_lossless"] = seconds.peer / seconds.ours;
+}
+
 template <class T, int Kept>
 void measure(benchmark::State& state, int normalizer_block) {
-  constexpr int unnormalized_block = 512;
-  constexpr std::int64_t count = (std::int64_t{512} << 20) / std::int64_t{sizeof(T)};
+  constexpr std::int64_t count = measured_count<T>;
   bench::device_memory memory;
   tessera::cuda const exec{.stream = memory.stream(), .memory = memory};
   buffer<T> weights(exec, count);
@@ -84,11 +164,7 @@ void measure(benchmark::State& state, int normalizer_block) {
     state.SetIterationTime(seconds.ours);
   }
   exec.wait();
-  buffer<T> expected(exec, count);
-  int const block = normalizer_block > 0 ? normalizer_block : unnormalized_block;
-  keep_weights<T, keep_mantissa<Kept>>
-      <<<1024, 256, 0, exec.stream>>>(weights.data(), expected.data(), count / block, block, normalizer_block > 0);
-  bench::check(cudaGetLastError(), "keep_weights");
+  buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
   bench::require_same_bytes(lossy.decoded().data(), expected.data(), expected.bytes(), memory, "decoded weights");
   bench::require_same_bytes(lossless.decoded().data(), weights.data(), weights.bytes(), memory, "lossless weights");
   auto const bytes = static_cast<double>(weights.bytes());
@@ -100,10 +176,12 @@ void measure(benchmark::State& state, int normalizer_block) {
 
 template <class T, int Kept>
 void add(int normalizer_block) {
-  std::string const name = "neuzip/decode_lossy/" + std::string(scalar_traits<T>::name()) + "/gauss/kept" +
-                           std::to_string(Kept) +
+  std::string const name = std::string(scalar_traits<T>::name()) + "/gauss/kept" + std::to_string(Kept) +
                            (normalizer_block > 0 ? "/normalized" + std::to_string(normalizer_block) : "");
-  bench::add_cuda(name, [=](benchmark::State& state) { measure<T, Kept>(state, normalizer_block); });
+  bench::add_cuda("neuzip/decode_lossy/" + name,
+                  [=](benchmark::State& state) { measure<T, Kept>(state, normalizer_block); });
+  bench::add_cuda("neuzip/encode_lossy/" + name,
+                  [=](benchmark::State& state) { measure_encoding<T, Kept>(state, normalizer_block); });
 }
 
 bench::registration const registered([] {

@@ -39,3 +39,11 @@ TEST_CASE("lossy bf16 weights of all sizes have on the device the values that th
   check_scales<neuzip_lossy<1>>({1e-39F, 1e-37F, 0.02F, 1e36F, 2e38F});
   check_scales<neuzip_lossy<3>>({1e-39F, 1e-37F, 0.02F, 1e36F, 2e38F});
 }
+
+TEST_CASE("bf16 weights rounded in any way have the same streams and values on the device as on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using split = exponent_split<bfloat16>;
+  check_kinds<compressed_weights<split, rans_coder<12>, keep_mantissa<3, mantissa_rounding::half_even>>>();
+  check_kinds<compressed_weights<split, rans_coder<12>, keep_mantissa<1, mantissa_rounding::toward_zero>>>();
+  check_kinds<compressed_weights<split, rans_coder<12>, keep_mantissa<3, mantissa_rounding::stochastic>>>();
+}

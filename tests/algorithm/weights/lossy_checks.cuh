@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Checks of lossy codecs on CUDA devices: they encode by their portable programs and decode by the fast one; the bytes
-/// and the weights are those of the host.
+/// Checks of lossy codecs on CUDA devices: the bytes and the weights are those of the host.
 #pragma once
 
 #include <algorithm>

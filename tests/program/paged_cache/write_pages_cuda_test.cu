@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/paged_cache/paged_cache.cuh>
@@ -134,8 +135,11 @@ std::string difference_of_pages(cache_page_format const& format, std::vector<std
          std::to_string(std::to_integer<int>(expected[first]));
 }
 
+/// How a device's own program copies.
+using own_copies = std::conditional_t<cuda::is_compiled_for<900>, bulk_page_copies, chunk_page_copies>;
+
 /// Appends to the device's cache what was appended to the host's.
-template <cache_page_format Format, class Merger, class T>
+template <class Copies, cache_page_format Format, class Merger, class T>
 void append_there(cuda const& exec, cache_on_device<T> const& there, cache_problem<T> const& host,
                   compression_setup const& setup, cache_inputs<T> const& inputs, Merger const& merger) {
   std::int64_t const count = inputs.keys[0].extent(2);
@@ -151,14 +155,14 @@ void append_there(cuda const& exec, cache_on_device<T> const& there, cache_probl
                                           {there.memory, inputs, sequences, count, regions.pages},
                                           regions.rows_in(space),
                                           regions.marks_in(space)};
-  using program_type = compress_pages<Format, Merger, T>;
+  using program_type = compress_pages<Format, Merger, T, Copies>;
   REQUIRE(exec.template has<program_type>());
-  tessera::detail::compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
+  tessera::detail::compress_in_one_pass<program_type>(exec, call, tessera::detail::resident_blocks<program_type>(exec));
   tessera::detail::keep_new_tokens(exec, call);
   exec.wait();
 }
 
-template <class T, cache_page_format Format, class Merger>
+template <class T, cache_page_format Format, class Merger, class Copies = own_copies>
 void check_format(compression_setup const& setup, Merger const& merger) {
   cuda const exec;
   cache_page_format format = Format;
@@ -171,7 +175,7 @@ void check_format(compression_setup const& setup, Merger const& merger) {
   std::int64_t first = 0;
   for (std::int64_t const count : setup.appends) {
     host.append(cpu{}, pair.inputs(first, count), setup.rule, merger);
-    append_there<Format>(exec, there, host, setup, inputs.inputs(first, count), merger);
+    append_there<Copies, Format>(exec, there, host, setup, inputs.inputs(first, count), merger);
     first += count;
   }
   CAPTURE(Format.channels, Format.value_groups, Format.key_bits, Format.value_bits, setup.layers, setup.capacity,
@@ -294,4 +298,23 @@ TEST_CASE("pages of fewer bits made in one pass are those of the host, of few an
   check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>(few);
   check_bits<bfloat16, cache_page_format{128, 4, 2, 2, 2}>(many);
   check_bits<float16, cache_page_format{64, 2, 2, 1, 2}>(many);
+}
+
+TEST_CASE("pages that all threads copy are those of the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto const check = []<cache_page_format Format>(std::integral_constant<cache_page_format, Format>,
+                                                  compression_setup const& setup) {
+    check_format<bfloat16, Format, slerp_merger<float>, chunk_page_copies>(setup, {});
+  };
+  std::integral_constant<cache_page_format, cache_page_format{128, 4, 4, 2, 2}> const usual;
+  std::integral_constant<cache_page_format, cache_page_format{64, 3, 3, 1, 2}> const narrow;
+  check(usual, {});
+  check(narrow, {});
+  check(usual, {.odd = odd_vectors::all});
+  check(usual, {.capacity = 0, .layers = 1, .rule = retain_most_different::none()});
+  check(usual, {.appends = {1, 63, 64, 65, 3, 200, 128, 1}, .window = 128});
+  for (bool const tokens_first : {false, true}) {
+    check(usual, {.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = tokens_first});
+    check(narrow, {.sequences = 9, .heads = 8, .appends = {900}, .tokens_first = tokens_first});
+  }
 }

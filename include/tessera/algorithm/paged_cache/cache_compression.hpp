@@ -64,12 +64,12 @@ std::uint32_t* count_of_pages(cache_append_call<M, T, C> const& call, std::int64
 }
 
 /// Enqueues an append in one pass, and the passes that follow from it. Kernel: compress_pages or one that does the
-/// same. Call: a cache_append_call.
+/// same. Call: a cache_append_call. `resident`: thread blocks that run at a time.
 template <class Kernel, Executor Exec, class Call>
-void compress_in_one_pass(Exec const& exec, Call const& call, int multiprocessors) {
+void compress_in_one_pass(Exec const& exec, Call const& call, std::int64_t resident) {
   using T = typename Call::value_type;
   auto const notes = compression_notes<T>::of(call);
-  std::int64_t const blocks = min(call.marks.size(), std::int64_t{multiprocessors} * Kernel::blocks_per_multiprocessor);
+  std::int64_t const blocks = min(call.marks.size(), resident);
   Kernel program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
   if constexpr (requires { program.rows.taken; }) {
     program.rows.taken = count_of_pages(call, blocks);

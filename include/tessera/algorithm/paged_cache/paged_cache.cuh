@@ -4,9 +4,11 @@
 /// paged_cache.hpp includes this header where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor.
 /// For bfloat16 and float16 in pages of a direction_codec:
 ///
-///   * on sm_90 pages of 64, 128 or 256 channels are made in one pass over keys and values
-///     (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before: codes of 4
-///     bits in groups of 64 or more; of 2 or of 3 bits, or of 4 bits for keys and 2 for values, in groups of 64;
+///   * pages of 64, 128 or 256 channels are made in one pass over keys and values
+///     (program/paged_cache/write_pages.cuh), which TMA copies on sm_90 and cp.async on other GPUs, and once more where
+///     retained tokens could not be known before: codes of 4 bits in groups of 64 or more; of 2 or of 3 bits, or of 4
+///     bits for keys and 2 for values, in groups of 64. Those of 256 channels take about 150 KiB of shared memory,
+///     which thread blocks of sm_86, sm_89 and sm_120 do not have;
 ///   * attention loads pages by TMA on sm_90 (program/paged_cache/attend_pages.cuh) and by cp.async on other GPUs
 ///     (program/paged_cache/attend_pages_by_warps.cuh), and multiplies by mma.sync: 4 bits with 64, 96 (in groups of 96
 ///     or 48), 128 or 256 channels; 2, 3 or 8 bits, or 4 bits for keys and 2 for values, with 64, 128 or 256 channels
@@ -178,13 +180,13 @@ bool has_whole_elements(Call const& call) {
 }
 
 /// Calls `use` with the compress_pages for a cache_append_call. Returns whether there is one.
-template <class Call, class Use>
+template <class Copies, class Call, class Use>
 bool with_compression(Call const& call, Use const& use) {
   cache_page_format const found = of_two_layers(call.source.memory.format);
   return use_formats<typename Call::codec_type>([&]<cache_page_format F>(std::integral_constant<cache_page_format, F>) {
     if constexpr (has_compress_pages(F)) {
       if (found == F) {
-        use(std::type_identity<compress_pages<F, typename Call::merger_type, typename Call::value_type>>{});
+        use(std::type_identity<compress_pages<F, typename Call::merger_type, typename Call::value_type, Copies>>{});
         return true;
       }
     }
@@ -199,42 +201,56 @@ constexpr refusal refuses_cache_types() {
                   unless(has_own_programs<T, C>, "pages are of another codec than direction_codec"));
 }
 
+/// What the models of compress_pages have in common.
+template <class Copies>
+struct compress_pages_models {
+  template <class Architectures, Merger M, class T, PageCodec C>
+  static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
+    if (call.marks.is_empty()) {  // no page is complete: only the tail is kept, by the same program as ever
+      return {};
+    }
+    if (refusal const why =
+            first_of(unless(!call.whole_tokens, "a vector is that of all heads of a token"),
+                     unless(has_whole_elements(call), "keys, values or pages do not begin at multiples of 16 bytes"))) {
+      return why;
+    }
+    refusal why = refuses_page_format(has_compress_pages(of_two_layers(call.source.memory.format)),
+                                      "pages have other bits, channels or groups than the device's programs that make "
+                                      "them");
+    with_compression<Copies>(call, [&]<class P>(std::type_identity<P>) { why = exec.template lacks<P>(); });
+    return why;
+  }
+  template <class Architectures, Merger M, class T, PageCodec C>
+  static void run(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& given) {
+    auto const call = reporting(exec, given);
+    if (!call.marks.is_empty()) {
+      with_compression<Copies>(
+          call, [&]<class P>(std::type_identity<P>) { compress_in_one_pass<P>(exec, call, resident_blocks<P>(exec)); });
+    }
+    keep_new_tokens(exec, call);
+  }
+};
+
 }  // namespace detail
 
 /// compress_pages: pages of 2, 3 or 4 bits in one pass over keys and values.
-struct compress_pages_model {
-  static constexpr char const* name = "compress_pages";
+struct compress_pages_model : detail::compress_pages_models<bulk_page_copies> {
+  static constexpr char const* name = "compress_pages (TMA)";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(Exec::template is_compiled_for<900>, "this source is not compiled for sm_90a"),
                     detail::refuses_cache_types<typename Call::value_type, typename Call::codec_type>());
   }
-  template <class Architectures, Merger M, class T, PageCodec C>
-  static refusal refuses(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& call) {
-    if (call.marks.is_empty()) {  // no page is complete: only the tail is kept, by the same program as ever
-      return {};
-    }
-    if (refusal const why = first_of(
-            unless(!call.whole_tokens, "a vector is that of all heads of a token"),
-            unless(detail::has_whole_elements(call), "keys, values or pages do not begin at multiples of 16 bytes"))) {
-      return why;
-    }
-    refusal why = detail::refuses_page_format(
-        detail::has_compress_pages(detail::of_two_layers(call.source.memory.format)),
-        "pages have other bits, channels or groups than the device's programs that make them");
-    detail::with_compression(call, [&]<class P>(std::type_identity<P>) { why = exec.template lacks<P>(); });
-    return why;
-  }
-  template <class Architectures, Merger M, class T, PageCodec C>
-  static void run(basic_cuda<Architectures> const& exec, cache_append_call<M, T, C> const& given) {
-    auto const call = detail::reporting(exec, given);
-    if (!call.marks.is_empty()) {
-      detail::with_compression(call, [&]<class P>(std::type_identity<P>) {
-        detail::compress_in_one_pass<P>(exec, call, exec.state->multiprocessors());
-      });
-    }
-    detail::keep_new_tokens(exec, call);
+};
+
+/// compress_pages without TMA, from sm_80 on.
+struct compress_pages_by_chunks_model : detail::compress_pages_models<chunk_page_copies> {
+  static constexpr char const* name = "compress_pages (cp.async)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return detail::refuses_cache_types<typename Call::value_type, typename Call::codec_type>();
   }
 };
 
@@ -282,23 +298,30 @@ struct page_decode_by_warps_model : detail::page_decode_models<detail::pages_by_
   }
 };
 
+namespace detail {
+
+/// Whether sources are compiled for GPUs that do not run the programs for sm_90.
+template <class Architectures>
+inline constexpr bool has_architectures_without_tma = may_have_architecture(Architectures{}, 0, 900) ||
+                                                      may_have_architecture(Architectures{}, 1000, 10000);
+
+}  // namespace detail
+
 /// The programs that CUDA devices have for this call.
 template <class Architectures, Merger M, class T, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cache_append_call<M, T, C>> {
-  /// The list of models.
-  using type = model_list<compress_pages_model>;
+  /// The list of models. Sources that are compiled for sm_90 alone do not name the other.
+  using type = std::conditional_t<detail::has_architectures_without_tma<Architectures>,
+                                  model_list<compress_pages_model, compress_pages_by_chunks_model>,
+                                  model_list<compress_pages_model>>;
 };
 /// The programs that CUDA devices have for this call.
 template <class Architectures, class T, class Result, PageCodec C>
 struct models_for<basic_cuda<Architectures>, cached_attention_call<T, Result, C>> {
- private:
-  static constexpr bool has_others = detail::may_have_architecture(Architectures{}, 0, 900) ||
-                                     detail::may_have_architecture(Architectures{}, 1000, 10000);
-
- public:
   /// The list of models. Sources that are compiled for sm_90 alone do not name the other.
-  using type = std::conditional_t<has_others, model_list<page_decode_model, page_decode_by_warps_model>,
-                                  model_list<page_decode_model>>;
+  using type =
+      std::conditional_t<detail::has_architectures_without_tma<Architectures>,
+                         model_list<page_decode_model, page_decode_by_warps_model>, model_list<page_decode_model>>;
 };
 
 }  // namespace v0

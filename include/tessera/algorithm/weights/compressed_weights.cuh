@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: kernels of their own encode lossless weights to streams of pairs of exponents,
-/// and decode all such streams, however many bits of mantissas were kept. All else runs in the portable programs.
+/// Compressed weights on CUDA devices: kernels of their own encode weights to streams of pairs of exponents and decode
+/// such streams, however many bits of mantissas are kept. All else runs in the portable programs.
 ///
 /// compressed_weights.hpp includes this header where nvcc compiles: call compressed_weights as on the CPU, with a
-/// tessera::cuda executor. Lossless encoding takes four launches for up to 32 tensors, decoding one. Nothing waits,
+/// tessera::cuda executor. Encoding takes four launches for up to 32 tensors, and one more for each tensor with
+/// normalizers; decoding takes one. Nothing waits,
 /// allocates or looks at data on the host.
 #pragma once
 
@@ -53,13 +54,13 @@ inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_polic
   return divide_up(spec.block_count(), std::int64_t{policy.threads / 32});
 }
 
-/// Encodes up to 32 lossless tensors: histograms, codebooks, blocks.
-template <class T, class Architectures, class Policy>
+/// Encodes up to 32 tensors: normalizers, histograms, codebooks, blocks.
+template <class Mantissa, class T, class Architectures, class Policy>
 void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list, Policy) {
   constexpr neuzip_encode_policy policy = Policy::value;
-  count_exponents_on_blocks<T> count{};
+  count_exponents_on_blocks<T, Mantissa> count{};
   write_codebooks_on_blocks codebooks{};
-  encode_weights_on_warps<T, policy> encode{};
+  encode_weights_on_warps<T, policy, Mantissa> encode{};
   std::int64_t sampled = 0;
   std::int64_t tiles = 0;
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -75,6 +76,13 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   encode.tiles = tiles;
   encode.next_tile = reinterpret_cast<std::uint32_t*>(list[0].tile_sums);
   encode.status = list[0].status;
+  if constexpr (!Mantissa::template is_lossless<T>) {
+    for (std::int64_t i = 0; i < list.size(); ++i) {
+      if (int const log2_block = list[i].spec.log2_normalizer_block; log2_block > 0) {
+        exec.run(normalize_weights<T>{list[i]}, divide_up(list[i].spec.count, std::int64_t{1} << log2_block));
+      }
+    }
+  }
   exec.run(count, sampled);
   exec.run(codebooks, list.size());
   exec.run(encode, min(tiles, resident_blocks(exec, policy.blocks_per_multiprocessor)));
@@ -115,10 +123,9 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 
 }  // namespace detail
 
-/// The workspace in which CUDA devices compute the positions of lossless blocks while they encode: a word for each
-/// tile.
+/// The workspace in which CUDA devices compute the positions of blocks while they encode: a word for each tile.
 template <class Architectures, class T, class Mantissa>
-requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
+struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   /// Words for the tiles' running sum, and one to count tiles.
   static std::int64_t tile_sums(weight_stream_spec const& spec) {
     // The policy with the smallest tiles needs the most words.
@@ -128,15 +135,13 @@ requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Ar
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
-/// Lossless encoding of pairs of codes: all tensors of the list in a few launches.
+/// Encoding of pairs of codes: all tensors of the list in a few launches.
 struct encode_weights_model {
   static constexpr char const* name = "encode_weights_on_warps";
 
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
-    using mantissa = typename Call::mantissa_type;
-    return first_of(unless(mantissa::template is_lossless<typename Call::value_type>, "not all mantissa bits are kept"),
-                    unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents"));
+    return unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents");
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
@@ -145,10 +150,11 @@ struct encode_weights_model {
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using value_type = typename Call::value_type;
+    using mantissa = typename Call::mantissa_type;
     using part_type = array_view<weight_encoding<value_type> const>;
     detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
       detail::in_parts(call.list, count_exponents_on_blocks<value_type>::most_tasks,
-                       [&](part_type part) { detail::encode_on_warps(exec, part, policy); });
+                       [&](part_type part) { detail::encode_on_warps<mantissa>(exec, part, policy); });
     });
   }
 };

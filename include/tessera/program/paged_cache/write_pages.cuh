@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `compress_pages`: compresses keys and values of two layers to whole pages of codes of 2, 3 or 4 bits, and reads them
-/// once (sm_90). The bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
+/// once (sm_80 on). The bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
 ///
 /// A thread block goes from page to page. TMA loads keys, and values, of 64 tokens of both layers into shared memory,
-/// those of the next page during the work on this one, and stores the page. Threads hold the elements as
+/// those of the next page during the work on this one, and stores the page; before sm_90 all threads do that by copies
+/// of 16 bytes (program/paged_cache/detail/page_copies.cuh). Threads hold the elements as
 /// program/paged_cache/detail/page_lanes.hpp says. For each page the block computes
 ///
 ///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, their ranges
@@ -26,6 +27,8 @@
 /// These are 7400 warp instructions, and about 1800 for four warps of rows, in double: no program of this arithmetic
 /// has fewer than 9200. 15 700 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
 /// Free blocks take the next page: equal parts take a tenth longer. Appending 65 536 tokens of 32 heads takes 0.76 ms.
+/// sm_80's code takes 0.88 ms there, with three thread blocks on a multiprocessor as well, and 0.99 with two, as many
+/// as the 164 KiB of one of sm_80 have room for (sm_86 and its like have room for one).
 #pragma once
 
 #include <cstdint>
@@ -36,6 +39,7 @@
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/paged_cache/cache_memory.hpp>
 #include <tessera/program/paged_cache/detail/key_channels.cuh>
+#include <tessera/program/paged_cache/detail/page_copies.cuh>
 #include <tessera/program/paged_cache/detail/page_lanes.hpp>
 #include <tessera/program/paged_cache/detail/page_source.cuh>
 #include <tessera/program/paged_cache/detail/staged_page.cuh>
@@ -48,7 +52,6 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
-#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/view.hpp>
@@ -57,8 +60,8 @@ namespace tessera {
 inline namespace v0 {
 
 /// Compresses pages. Format: of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
-/// T: bfloat16 or float16.
-template <cache_page_format Format, Merger M, class T>
+/// T: bfloat16 or float16. Copies: bulk_page_copies, or chunk_page_copies for GPUs without TMA.
+template <cache_page_format Format, Merger M, class T, class Copies = bulk_page_copies>
 struct compress_pages {
   static constexpr int channels = Format.channels;    ///< channels of a head
   static constexpr int groups = Format.value_groups;  ///< groups of a value's channels
@@ -67,12 +70,12 @@ struct compress_pages {
   /// The parameters of the keys' channels.
   using channels_type = page_channels<channels, Format.key_bits>;
   /// The page in shared memory, and how it is stored.
-  using page_type = staged_page<Format>;
+  using page_type = staged_page<Format, Copies>;
   static constexpr cache_page_format format = page_type::parts;  ///< where its parts are there
   static constexpr int lanes = lanes_type::lanes;
   static constexpr int blocks_per_multiprocessor = channels == 64 ? 5 : channels == 128 ? 3 : 1;
-  static constexpr int from_architecture = 900;
-  static constexpr int before_architecture = 1000;
+  static constexpr int from_architecture = Copies::from_architecture;
+  static constexpr int before_architecture = Copies::before_architecture;
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
@@ -129,7 +132,8 @@ struct compress_pages {
   M merger;           ///< merges pairs of vectors
   page_rows<T> rows;  ///< the pages, and how they are loaded and noted
 
-  /// Compresses the pages of a block. The launch has as many blocks as run at a time, or fewer.
+  /// Compresses the pages of a block. The launch has as many blocks as run at a time, or fewer: a multiprocessor with
+  /// less shared memory than an H200's has fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     constexpr int shared = 228 * 1024;    // bytes of a multiprocessor
@@ -137,23 +141,29 @@ struct compress_pages {
     constexpr int exchange = 32 * warps;  // bytes of a group
     static_assert(blocks_per_multiprocessor * (static_cast<int>(sizeof(scratch_type)) + exchange + reserved) <= shared);
     if (group.lane < 2) {
-      scratch.full[group.lane].init(1);
+      Copies::begin(scratch.full[group.lane], lanes);
       scratch.clamped = 0;
     }
-    fence_barrier_init();
+    Copies::fence_begin();
     group.sync();
     if (is_producer(group.lane)) {
       rows.look_up_first(scratch.work_items[0], group.lane % 32);
-      fetch(scratch, 0, key_part, group.lane % 32);
-      fetch(scratch, 0, value_part, group.lane % 32);
+      if constexpr (Copies::is_by_one_warp) {
+        fetch(scratch, 0, key_part, group.lane);
+        fetch(scratch, 0, value_part, group.lane);
+      }
     }
     group.sync();
+    if constexpr (!Copies::is_by_one_warp) {
+      fetch(scratch, 0, key_part, group.lane);
+      fetch(scratch, 0, value_part, group.lane);
+    }
     auto const own_slots = slots_type::of({thread_here()});
     for (unsigned turn = 0; scratch.work_items[turn % 2].page != nullptr; ++turn) {
       compress(group, scratch, turn, own_slots);
     }
     if (page_type::is_packed || is_producer(group.lane)) {
-      await_box_stores<0>();
+      Copies::await_stores();
     }
   }
 
@@ -178,11 +188,17 @@ struct compress_pages {
   }
   [[nodiscard]] __device__ __forceinline__ static bool is_producer(int lane) { return lane / 32 == warps - 1; }
 
-  /// Loads a part of the page of a turn, if there is one. One warp.
+  /// Whether a thread takes part in loads.
+  [[nodiscard]] __device__ __forceinline__ static bool does_fetch(int lane) {
+    return !Copies::is_by_one_warp || is_producer(lane);
+  }
+
+  /// Loads a part of the page of a turn, if there is one. All threads that do so.
   __device__ __forceinline__ void fetch(scratch_type& scratch, unsigned turn, int part, int lane) const {
     work_type const& work = scratch.work_items[turn % 2];
     if (work.page != nullptr) {
-      rows.fetch(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
+      Copies::template load<channels>(rows, work, part, scratch.stage[part][0], scratch.stage[part][1],
+                                      scratch.full[part], lane);
     }
   }
 
@@ -210,34 +226,37 @@ struct compress_pages {
       fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
-    if (is_producer(thread_here())) {
-      fetch(scratch, turn + 1, key_part, thread_here() % 32);
+    if (does_fetch(thread_here())) {
+      fetch(scratch, turn + 1, key_part, thread_here());
     }
     encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
     merge<value_part>(scratch, odds, own_slots, merged);
     group.sync();
-    if (is_producer(thread_here())) {
-      fetch(scratch, turn + 1, value_part, thread_here() % 32);
+    if (does_fetch(thread_here())) {
+      fetch(scratch, turn + 1, value_part, thread_here());
     }
     encode_values(scratch, {thread_here()}, own_slots, merged, odds.retained);
     if (thread_here() == 0) {
       write_header(scratch, work, odds.retained);
     }
-    fence_async_proxy();
+    Copies::fence();
     group.sync();
     if (is_producer(thread_here())) {
       if (thread_here() % 32 == 0) {
         std::uint32_t const after_next =
             rows.number_after(scratch.work_items[(turn + 1) % 2].number);  // while TMA reads
-        if (work.is_kept) {
-          page_type::store(work.page, scratch.image, rows.layers());
+        if (Copies::is_by_one_warp && work.is_kept) {
+          page_type::template store<1>(work.page, scratch.image, rows.layers(), 0);
           if constexpr (!page_type::is_packed) {  // else before the page is overwritten
-            await_box_reads<0>();
+            Copies::await_reads();
           }
         }
         scratch.work_items[(turn + 1) % 2].following = after_next;
       }
       sync_warp();
+    }
+    if (!Copies::is_by_one_warp && work.is_kept) {
+      page_type::template store<lanes>(work.page, scratch.image, rows.layers(), thread_here());
     }
     if constexpr (page_type::is_packed) {
       page_type::pack_and_store(work.page, scratch.image, work.is_kept, thread_here() / 32, thread_here() % 32);
@@ -270,7 +289,7 @@ struct compress_pages {
           elements_type::products(own_slots, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
       if (part == key_part) {
         if constexpr (page_type::is_packed) {
-          await_box_reads<0>();  // of a warp's strips
+          Copies::await_reads();  // of a warp's strips
         }
         group.sync();  // the page before has been read
       }
@@ -324,7 +343,7 @@ struct compress_pages {
     sync_warp();
     bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
     bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
-    fence_async_proxy();  // TMA writes the next page's keys here
+    Copies::fence();  // the next page's keys come here
   }
 
   /// Fits a channel. A thread for each; of two neighbours one finds the lower bounds of both, the other the upper ones.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Encodes lossless streams of weights in one pass over them: the CUDA kernel for program/weights/encode.hpp, on sm_80
-/// and later. The bytes are the same.
+/// Encodes streams of weights in one pass over them: the CUDA kernel for program/weights/encode.hpp, on sm_80 and
+/// later. The bytes are the same. Where fewer mantissa bits are kept, weights are rounded as they are split
+/// (detail/split_kept_rows.cuh).
 ///
 /// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so that 4.24 TB/s of copy allow at most 2.54 TB/s of
 /// input; the histogram reads 512 to 1023 blocks of the tensor as well. Measured are 1.55 on an H200, and 1.36 by the
 /// code for sm_80. Instructions: 25 a weight, which keep the integer pipes busy. Of 360 microseconds for 512 MiB the
 /// codebook's one thread block takes 27, most of them to fetch its instructions. With an exact zero among a hundred
 /// weights it has 0.96 of that speed, and the code for sm_80 0.90 of its own: the code of zeros is made like those of
-/// neighbouring exponents (find_offsets). While rows with a zero were made one exponent at a time, they had 0.60 and
-/// 0.57.
+/// neighbouring exponents (detail/exponent_offsets.cuh). While rows with a zero were made one exponent at a time, they
+/// had 0.60 and 0.57.
 ///
 /// A thread block takes one tile of blocks after the other, one block in each warp. Words and escapes stay in shared
 /// memory until a look-back over the tiles before has found where the tile's payloads go.
@@ -18,14 +19,14 @@
 
 #include <tessera/core/precision.hpp>
 #include <tessera/program/weights/detail/count_exponents.cuh>
-#include <tessera/program/weights/detail/split_rows.cuh>
+#include <tessera/program/weights/detail/exponent_offsets.cuh>
+#include <tessera/program/weights/detail/split_kept_rows.cuh>
 #include <tessera/program/weights/encode.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/crc32c.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/look_back.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
-#include <tessera/tile/cuda/sm_90/half_words.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/weights/neuzip.hpp>
@@ -33,8 +34,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Encodes blocks of up to 32 lossless tensors, one block in each warp, and stores them.
-template <class T, neuzip_encode_policy Policy>
+/// Encodes blocks of up to 32 tensors, one block in each warp, and stores them. Mantissa: how many bits of mantissas
+/// are kept, and how they are rounded.
+template <class T, neuzip_encode_policy Policy, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
@@ -44,11 +46,11 @@ struct encode_weights_on_warps {
   static constexpr int most_tasks = 32;
   static_assert(warps <= 32, "tessera: a tile's blocks are positioned by one warp");
 
-  using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
-  using steps = weight_block_steps<T, mantissa>;
-  using portable = encode_weights<T, mantissa>;
+  using steps = weight_block_steps<T, Mantissa>;
+  using portable = encode_weights<T, Mantissa>;
   /// How sixteen bytes of weights are split.
-  using rows = split_rows<T>;
+  using rows = split_rows_of<T, Mantissa>;
+  static constexpr bool is_lossless = Mantissa::template is_lossless<T>;  ///< whether nothing is rounded away
   static constexpr int row_weights = steps::row_weights;
   static constexpr int weights_per_lane = steps::weights_per_lane;
   static constexpr int pairs = rows::pairs;
@@ -186,6 +188,18 @@ struct encode_weights_on_warps {
     }
   }
 
+  /// A block of the tensor. Lossless ones need no more than where their weights are.
+  __device__ __forceinline__ static weight_block<T> source_of(encode_task<T> const& t, std::int64_t block, int coded) {
+    if constexpr (!is_lossless) {
+      return t.block(block, coded);
+    }
+    weight_block<T> source;
+    source.weights = t.weights + (block << t.log2_block);
+    source.count = t.weights_in(block);
+    source.coded = coded;
+    return source;
+  }
+
   __device__ __forceinline__ coded_block encode_block(encode_task<T> const& t, std::int64_t block,
                                                       pair_coder::encode_table const& table,
                                                       warp_scratch& scratch) const {
@@ -197,16 +211,16 @@ struct encode_weights_on_warps {
     coded_block result{};
     result.coded = (count + granularity - 1) & ~(granularity - 1);
     result.state = pair_coder::start();
-    std::uint8_t* const planes =
-        t.stream + t.planes_offset + (block << t.log2_block) * exponent_split<T>::residual_bits / 8;
+    std::uint8_t* const planes = t.stream + t.planes_offset + (block << t.log2_block) * steps::residual_planes.bits / 8;
+    weight_block<T> const source = source_of(t, block, result.coded);
     bool const rans = t.is_rans != 0;
     if (count == 1 << t.log2_block && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
-      encode_rows<true>(rans, window, weights, count, lane, table, planes, scratch, result);
+      encode_rows<true>(rans, window, source, lane, table, planes, scratch, result);
     } else {
-      encode_rows<false>(rans, window, weights, count, lane, table, planes, scratch, result);
+      encode_rows<false>(rans, window, source, lane, table, planes, scratch, result);
     }
     int const escapes_begin = escapes_offset(rans, result.coded, result.words);
-    int const raw_bytes = (result.coded * exponent_split<T>::exponent_bits / 8 + 15) & ~15;
+    int const raw_bytes = (result.coded * steps::exponent_planes.bits / 8 + 15) & ~15;
     result.payload_bytes = (escapes_begin + 4 * result.escapes + 15) & ~15;
     result.raw = result.raw || result.payload_bytes > raw_bytes;
     result.payload_bytes = result.raw ? raw_bytes : result.payload_bytes;
@@ -225,15 +239,18 @@ struct encode_weights_on_warps {
 
   /// Encodes all rows from the last to the first: writes planes to memory, words and escapes to the scratch.
   template <bool Plain>
-  __device__ __forceinline__ static void encode_rows(bool rans, exponent_window window, T const* weights, int count,
+  __device__ __forceinline__ static void encode_rows(bool rans, exponent_window window, weight_block<T> const& source,
                                                      int lane, pair_coder::encode_table const& table,
                                                      std::uint8_t* planes, warp_scratch& scratch, coded_block& result) {
+    T const* const weights = source.weights;
+    int const count = source.count;
     coding state{shared_address(&table), shared_address(scratch.words + words_end), lanes_below()};
     std::uint32_t const words_after = state.cursor;
     int const last_row = result.coded / row_weights - 1;
     int first = last_row / rows::rows * rows::rows;
     std::uint32_t next[rows::rows][4];
     load_rows<Plain>(weights, first, count, lane, next);
+    std::uint32_t begun = 0;  // a unit of kept bits of which not all rows have come
     for (; first >= 0; first -= rows::rows) {
       std::uint32_t now[rows::rows][4];
 #pragma unroll
@@ -247,11 +264,18 @@ struct encode_weights_on_warps {
         load_rows<Plain>(weights, first - rows::rows, count, lane, next);
       }
       rows split;
+      if constexpr (!is_lossless) {
+        split.residuals[0] = begun;
+      }
 #pragma unroll
       for (int r = rows::rows - 1; r >= 0; --r) {
         if (Plain || first + r <= last_row) {
           std::uint32_t exponents[pairs];
-          split.row(r, now[r], exponents);
+          if constexpr (is_lossless) {
+            split.row(r, now[r], exponents);
+          } else {
+            split.row(r, first + r, lane, now[r], source, exponents);
+          }
           int const position = (first + r) * row_weights + lane * weights_per_lane;
           encode_row<Plain>(rans, window, exponents, position, count, table, state, scratch, result);
           result.raw = result.raw || words_after - state.cursor > 2 * weight_stream_spec::largest_words;
@@ -261,6 +285,9 @@ struct encode_weights_on_warps {
         split.store(planes, result.coded, first, last_row, lane);
       } else {
         split.store(planes, result.coded, first, first + rows::rows - 1, lane);
+      }
+      if constexpr (!is_lossless) {
+        begun = split.residuals[0];
       }
     }
     result.words = static_cast<int>(words_after - state.cursor) / 2;
@@ -284,65 +311,13 @@ struct encode_weights_on_warps {
     }
   }
 
-  /// Makes 256 + code of exponents, and says whether one of them has no code, or one that is not made here: that of an
-  /// exponent from elsewhere, but for 0, the exponent of zeros.
-  ///
-  /// On sm_90 1 is subtracted from all exponents where 0 is the one from elsewhere. So it becomes the largest number,
-  /// which is cut off to what has its code. Exponents behind the window are cut off, too, and are found by the largest
-  /// one. Before sm_90 such instructions take several; so zeros are made the first exponent of the window, and have
-  /// their code's distance from it added last.
-  __device__ __forceinline__ static bool find_offsets(exponent_window window, std::uint32_t const (&exponents)[pairs],
-                                                      std::uint32_t (&offset)[pairs]) {
-    constexpr std::uint32_t both = 0x00010001U;
-    std::uint32_t odd_offset = 0;
-    if constexpr (Policy.from >= 900) {
-      bool const has_zero = window.extra == 0 && !window.is_contiguous();
-      std::uint32_t const less = has_zero ? 0xffffffffU : 0;
-      std::uint32_t const most = has_zero ? (window.base + window.extra_code - 1) * both : 0xffffffffU;
-      std::uint32_t const bias = (256u - window.base + (has_zero ? 1u : 0u)) * both;
-      std::uint32_t const end = window.base + window.neighbours + (window.is_contiguous() ? 1u : 0u);
-      std::uint32_t largest = 0;
-#pragma unroll
-      for (int i = 0; i < pairs; ++i) {
-        offset[i] = add_up_to_halves(exponents[i], less, most) + bias;
-        odd_offset |= offset[i] ^ 0x01000100u;
-      }
-#pragma unroll
-      for (int i = 0; i < pairs; i += 2) {
-        largest = largest_halves(largest, exponents[i], i + 1 < pairs ? exponents[i + 1] : 0);
-      }
-      return (odd_offset & 0x01f001f0u) != 0 || ((largest + (0x8000u - end) * both) & 0x80008000u) != 0;
-    } else {
-      // With `beyond` more, the first exponent that is no neighbour gives 272.
-      std::uint32_t const bias = (256u - window.base) * both;
-      std::uint32_t const beyond = (window.is_contiguous() ? 1u : 2u) * both;
-      bool const has_zero = window.extra == 0 && !window.is_contiguous();
-      if (has_zero) {
-#pragma unroll
-        for (int i = 0; i < pairs; ++i) {
-          std::uint32_t const zeros = (~(exponents[i] + 0x00ff00ffu) >> 8) & both;
-          std::uint32_t const near = multiply_add(zeros, window.base, exponents[i] + bias);  // of zeros the first's
-          odd_offset |= (near ^ 0x01000100u) | ((near + beyond) ^ 0x01000100u);
-          offset[i] = multiply_add(zeros, window.extra_code, near);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < pairs; ++i) {
-          offset[i] = exponents[i] + bias;
-          odd_offset |= (offset[i] ^ 0x01000100u) | ((offset[i] + beyond) ^ 0x01000100u);
-        }
-      }
-      return (odd_offset & 0x01f001f0u) != 0;
-    }
-  }
-
   template <bool Plain>
   __device__ __forceinline__ static void encode_row(bool rans, exponent_window window,
                                                     std::uint32_t const (&exponents)[pairs], int position, int count,
                                                     pair_coder::encode_table const& table, coding& state,
                                                     warp_scratch& scratch, coded_block& result) {
     std::uint32_t offset[pairs];
-    bool odd = find_offsets(window, exponents, offset);
+    bool odd = detail::find_offsets<(Policy.from >= 900)>(window, exponents, offset);
     std::uint32_t symbol[pairs];
     pair_coder::encode_entry entry[pairs];
     std::uint32_t odd_entry = 0;
@@ -481,10 +456,7 @@ struct encode_weights_on_warps {
 
   __device__ __noinline__ static void store_raw(encode_task<T> const& t, std::int64_t block, coded_block const& coded,
                                                 std::uint8_t* payload) {
-    weight_block<T> source;
-    source.weights = t.weights + (block << t.log2_block);
-    source.count = t.weights_in(block);
-    source.coded = coded.coded;
+    weight_block<T> const source = source_of(t, block, coded.coded);
     cuda_warp const warp;
     steps::clear(warp, payload, coded.payload_bytes);
     portable::store_raw(warp, source, payload);

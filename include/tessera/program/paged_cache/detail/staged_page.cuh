@@ -13,16 +13,13 @@
 
 #include <tessera/program/paged_cache/detail/narrow_codes.hpp>
 #include <tessera/program/paged_cache/page_format.hpp>
-#include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/sm_90/barrier.cuh>
-#include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Pages of a format with codes of 2, 3 or 4 bits.
-template <cache_page_format Format>
+/// Pages of a format with codes of 2, 3 or 4 bits. Copies: bulk_page_copies or chunk_page_copies (page_copies.cuh).
+template <cache_page_format Format, class Copies>
 struct staged_page {
   /// Where the parts of a page are in shared memory.
   static constexpr cache_page_format parts{Format.channels, 4, 4, Format.value_groups, Format.layers};
@@ -33,23 +30,24 @@ struct staged_page {
   static_assert(Format.key_bits >= 2 && Format.key_bits <= 4 && Format.value_bits >= 2 && Format.value_bits <= 4,
                 "tessera: compress_pages makes codes of 2, 3 or 4 bits");
 
-  /// Stores what is not packed, of pages of so many layers. One lane, which commits.
-  __device__ __forceinline__ static void store(std::byte* page, unsigned char const* image, int layers) {
+  /// Stores what is not packed, of pages of so many layers. `Lanes` lanes, or the first of them, as Copies says.
+  template <int Lanes>
+  __device__ __forceinline__ static void store(std::byte* page, unsigned char const* image, int layers, int lane) {
     int const end = layers == 2 ? parts.bytes() : parts.read_bytes();
     if constexpr (is_packed) {
       constexpr int head = has_packed_keys ? parts.key_codes() : parts.value_codes();
       constexpr int behind = has_packed_values ? parts.value_ratios() : parts.value_codes();
       constexpr int behind_in_page = has_packed_values ? Format.value_ratios() : Format.value_codes();
-      store_bytes(page, image, head);
-      store_bytes(page + behind_in_page, image + behind, end - behind);
+      Copies::template store<Lanes>(page, image, head, lane);
+      Copies::template store<Lanes>(page + behind_in_page, image + behind, end - behind, lane);
     } else {
-      store_bytes(page, image, end);
+      Copies::template store<Lanes>(page, image, end, lane);
     }
-    commit_box_stores();
+    Copies::commit();
   }
 
   /// Packs strip `strip` of keys and of values, where all codes have been written, and stores it if the page is kept.
-  /// One warp; its first lane must await_box_reads() before the page is overwritten.
+  /// One warp; its first lane must await_reads() of Copies before the page is overwritten.
   __device__ __forceinline__ static void pack_and_store(std::byte* page, unsigned char* image, bool is_kept, int strip,
                                                         int lane) {
     std::uint32_t keys[4];
@@ -59,12 +57,12 @@ struct staged_page {
     sync_warp();  // all have loaded
     pack<Format.key_bits>(image + parts.key_codes(), strip, lane, keys);
     pack<Format.value_bits>(image + parts.value_codes(), strip, lane, values);
-    fence_async_proxy();
+    Copies::fence();
     sync_warp();
-    if (lane == 0 && is_kept) {
-      store_strip<Format.key_bits>(page + Format.key_codes(), image + parts.key_codes(), strip);
-      store_strip<Format.value_bits>(page + Format.value_codes(), image + parts.value_codes(), strip);
-      commit_box_stores();
+    if (is_kept && (lane == 0 || !Copies::is_by_one_warp)) {
+      store_strip<Format.key_bits>(page + Format.key_codes(), image + parts.key_codes(), strip, lane);
+      store_strip<Format.value_bits>(page + Format.value_codes(), image + parts.value_codes(), strip, lane);
+      Copies::commit();
     }
   }
 
@@ -96,10 +94,11 @@ struct staged_page {
     }
   }
   template <int Bits>
-  __device__ __forceinline__ static void store_strip(std::byte* codes_of_page, unsigned char const* codes, int strip) {
+  __device__ __forceinline__ static void store_strip(std::byte* codes_of_page, unsigned char const* codes, int strip,
+                                                     int lane) {
     if constexpr (Bits < 4) {
       constexpr int bytes = 128 * Bits;
-      store_bytes(codes_of_page + strip * bytes, codes + strip * strip_bytes, bytes);
+      Copies::template store<32>(codes_of_page + strip * bytes, codes + strip * strip_bytes, bytes, lane);
     }
   }
 };

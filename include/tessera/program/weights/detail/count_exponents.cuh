@@ -30,9 +30,13 @@ struct encode_task {
   std::int64_t index_offset;        ///< weight_stream_spec::index_offset()
   std::int64_t planes_offset;       ///< weight_stream_spec::planes_offset()
   std::int64_t payload_offset;      ///< weight_stream_spec::payload_offset()
+  std::int64_t normalizers_offset;  ///< weight_stream_spec::normalizers_offset()
+  std::uint64_t seed;               ///< for stochastic rounding
   int log2_block;                   ///< weights of a block, as a power of two
   std::uint8_t is_rans;             ///< whether exponents are coded by rANS; else by codes of a fixed length
   std::uint8_t reports_full;        ///< whether a stream that does not fit is reported
+  /// Weights of a normalizer, as a power of two; 0: there are none.
+  std::uint8_t log2_normalizer_block;
 
   /// The task of an encoding, computed on the host.
   static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
@@ -49,14 +53,32 @@ struct encode_task {
             spec.index_offset(),
             spec.planes_offset(),
             spec.payload_offset(),
+            spec.normalizers_offset(),
+            encoding.seed,
             spec.log2_block,
             static_cast<std::uint8_t>(spec.coder == weight_coder::rans_pairs ? 1 : 0),
-            static_cast<std::uint8_t>(encoding.reports_full ? 1 : 0)};
+            static_cast<std::uint8_t>(encoding.reports_full ? 1 : 0),
+            static_cast<std::uint8_t>(spec.log2_normalizer_block)};
   }
 
   /// The number of weights of a block.
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
+  }
+  /// A block of which so many weights are coded.
+  __device__ __forceinline__ weight_block<T> block(std::int64_t which, int coded) const {
+    weight_block<T> result;
+    std::int64_t const first = which << log2_block;
+    result.weights = weights + first;
+    if (log2_normalizer_block > 0) {
+      result.normalizers = stream + normalizers_offset + (first >> log2_normalizer_block);
+      result.log2_normalizer_block = log2_normalizer_block;
+    }
+    result.count = weights_in(which);
+    result.coded = coded;
+    result.first = static_cast<std::uint64_t>(first);
+    result.seed = seed;
+    return result;
   }
   /// The number of blocks of the tensor.
   TESSERA_FN std::int64_t block_count() const { return (count + (std::int64_t{1} << log2_block) - 1) >> log2_block; }
@@ -89,7 +111,7 @@ __device__ __forceinline__ void load_row(T const* weights, int position, int cou
 
 /// Counts exponents. One thread block for each counted block of weights. Each lane has its own column of counters, so
 /// that no two lanes conflict.
-template <class T>
+template <class T, class Mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>>
 struct count_exponents_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int blocks_per_multiprocessor = 4;
@@ -113,8 +135,9 @@ struct count_exponents_on_blocks {
       (&scratch.counts[0][0])[k] = 0;
     }
     group.sync();
-    T const* const weights = t.weights + (block << t.log2_block);
-    int const count = t.weights_in(block);
+    weight_block<T> const source = t.block(block, 0);
+    T const* const weights = source.weights;
+    int const count = source.count;
     constexpr int in_row = 16 / static_cast<int>(sizeof(T));
     for (int position = thread * in_row; position < count; position += lanes * in_row) {
       std::uint32_t words[4];
@@ -122,8 +145,11 @@ struct count_exponents_on_blocks {
 #pragma unroll
       for (int k = 0; k < in_row; ++k) {
         constexpr int bits = static_cast<int>(sizeof(T)) * 8;
-        std::uint32_t const exponent = exponent_split<T>::exponent(words[k * bits / 32] >> (k * bits % 32));
         if (position + k < count) {
+          std::uint32_t exponent = exponent_split<T>::exponent(words[k * bits / 32] >> (k * bits % 32));
+          if constexpr (!Mantissa::template is_lossless<T>) {
+            exponent = source.template keep<Mantissa>(position + k).exponent;
+          }
           atomicAdd(&scratch.counts[exponent][thread % 32], 1u);
         }
       }
