@@ -409,24 +409,17 @@ struct warpgroup_attention {
   __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
                                                   std::int32_t tile) const {
     float const scale = scale_of(scratch, state);
-    constexpr bool begins =
-        Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms && !Policy.begins_at_products;
-    constexpr bool is_masked = Mask != tile_mask::none;
+    // Tiles with a mask are few: begun sums of these, too, would have ptxas spill more registers in all tiles.
+    constexpr bool begins = Mask == tile_mask::none && Scales == tile_scales::small && Channels <= 128 &&
+                            rows_type::begins_at_terms && !Policy.begins_at_products;
     score_row_values<float> offset;
-    bool has_begun = false;
     if constexpr (begins) {
-      terms.template begin<rows_type, is_masked>(own(scratch, state), state.warp, tile, staged(scratch, state), scale,
-                                                 state.scores, offset);
-      if constexpr (is_masked) {
-        has_begun = all_of_warp(rows_type::is_begun(state.scores, offset));
-      }
-      start_scores<true>(state);
-    } else {
-      start_scores<false>(state);
+      terms.template begin<rows_type>(own(scratch, state), state.warp, tile, staged(scratch, state), scale,
+                                      state.scores, offset);
     }
+    start_scores<begins>(state);
     await_multiply<0>(state.scores);
-    key_limits const limits = limits_of<Mask>(scratch, state, tile);
-    if constexpr (begins && !is_masked) {
+    if constexpr (begins) {
       score_row_values<std::int32_t> most;
       rows_type::largest_begun(state.scores, most);
       if (all_of_warp(rows_type::is_in_window(most, scale, offset)) || begins_inside(scratch, state, tile, scale)) {
@@ -434,12 +427,8 @@ struct warpgroup_attention {
                                                               state.factor);
         return;
       }
-    } else if constexpr (begins) {
-      if (has_begun) {
-        state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile == 0, state.factor);
-        return;
-      }
     }
+    key_limits const limits = limits_of<Mask>(scratch, state, tile);
     row_terms added;
     make_terms<Mask>(scratch, state, tile, added);
     if constexpr (begins) {

@@ -133,16 +133,16 @@ struct score_terms {
     }
   }
 
-  /// Lets a lane's sums of products begin at its terms; `offset` is what take_begun() takes with them. Rows:
-  /// attention_weights.
-  template <class Rows, bool EndsInside, class Work, class Staged>
+  /// Lets a lane's sums of products begin at its terms in a tile without a mask; `offset` is what take_begun() takes with
+  /// them. Rows: attention_weights.
+  template <class Rows, class Work, class Staged>
   __device__ __forceinline__ void begin(Work const volatile& work, int warp, std::int32_t tile, Staged const& staged,
                                         float scale, typename Rows::bits_type& sums,
                                         score_row_values<float>& offset) const {
     row_terms added;
     std::int32_t own_tile[1] = {tile};
     pin_registers(own_tile);
-    of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
+    of_lane<false>(work, warp, own_tile[0], staged, added);
     Rows::template begin<score_terms>(sums, scale, added);
     offset = added.first();
   }
