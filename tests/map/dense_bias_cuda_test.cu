@@ -55,3 +55,26 @@ TEST_CASE("dense biases are loaded in tiles on a GPU, of all heads or each, and 
     check_dense<bfloat16>({1, 1, 1, 130, 300, 128}, {}, true, 304, odd);
   }
 }
+
+TEST_CASE("dense biases far below those of other keys, and beside small scales, are added on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (float const low : {-4.0F, -150.0F, -600.0F, -1100.0F}) {
+    for (float const factor : {1.0F, 0.03F}) {
+      CAPTURE(low, factor);
+      auto p = make_attention_problem<bfloat16>({1, 2, 1, 200, 520, low == -150.0F ? 64 : 128});
+      for (auto& query : p.queries) {
+        query = store<bfloat16>(factor * load(query));
+      }
+      std::vector<bfloat16> biases(200 * 520);
+      for (std::size_t i = 0; i < biases.size(); ++i) {
+        biases[i] = store<bfloat16>(i % 11 == 5 ? low : testing::gauss{}.value(7, i));
+      }
+      auto const on_device = to_device(exec, biases);
+      auto const view_of = [&](bfloat16 const* data) {
+        return dense_bias<bfloat16>{{data, {1, 2, 200, 520}, {0, 0, 520, 1}}};
+      };
+      check_against_cpu<sage_attention2>(p, view_of(on_device.data()), view_of(biases.data()));
+    }
+  }
+}

@@ -235,7 +235,9 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
     if (exists) {
       query_means[row * channels + channel] = rounded;
-      mean_queries.row(row, channels)[channel] = store<T>(rounded);
+    }
+    if (part == 0 && channel < mean_queries.padded(channels)) {
+      mean_queries.row(row, channels)[mean_queries.place_of(channel)] = store<T>(exists ? rounded : 0.0F);
     }
     add_products(group, head, exists ? channel : -1, rounded, scratch);
     group.sync();

@@ -50,6 +50,7 @@
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
 #include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/line_products.cuh>
 #include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/score_terms.cuh>
 #include <tessera/program/attention/detail/value_products.cuh>
@@ -123,7 +124,7 @@ struct warpgroup_attention {
         pipeline.merge(scratch);
       }
     }
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (pipeline_type::begins_at_corrections) {
       static_assert(decltype(scratch.begun)::converters == 2, "tessera: warps 2 and 3 make operands");
       if (warp > 1) {
         scratch.begun.convert(warp - 2, scratch.terms, scratch.key_scales, scratch.key_ring);
@@ -232,7 +233,7 @@ struct warpgroup_attention {
       output = 0.0F;
     }
     shared_barrier& queries_are_read = query.when_full(scratch.query_ring);
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (pipeline_type::begins_at_corrections) {
       std::int32_t const row = uniform(own(scratch, state).row);
       scratch.begun.set_rows(state.warp, state.query_scales, row / shape::warpgroup_rows,
                              uniform(own(scratch, state).queries) - row);
@@ -319,8 +320,10 @@ struct warpgroup_attention {
       reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
       key_limits const limits = limits_of<Mask>(scratch, state, number);
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
-    } else if constexpr (Policy.begins_at_products && Scales == tile_scales::small) {
+    } else if constexpr (pipeline_type::begins_at_corrections && Scales == tile_scales::small) {
       take_begun<Mask>(scratch, state, reads, tile);
+    } else if constexpr (pipeline_type::begins_at_line && Scales == tile_scales::small) {
+      take_line<Mask>(scratch, state, reads, tile);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile.number());
       float const after = state.rows.reference(0) + state.rows.reference(1);  // they follow from all terms
@@ -367,38 +370,81 @@ struct warpgroup_attention {
     reads.release_first(state.rows.reference(0) + state.rows.reference(1));  // they follow from all terms
   }
 
+  /// Makes weights of a tile's scores, whose sums begin at terms on a line if these are not too far apart.
+  template <tile_mask Mask, class Tile>
+  __device__ __forceinline__ void take_line(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
+                                            Tile const& tile) const {
+    float const scale = scale_of(scratch, state);
+    std::int32_t const number = tile.number();
+    line_in_tile const line = terms.line_of(own(scratch, state), state.warp, number);
+    score_row_values<float> const offset{{{line.first, line.second}}};
+    float const quotient = line.slope * fast_reciprocal(scale);
+    bool const has_begun = all_of_warp((line_products::has_room(quotient) & rows_type::has_room(offset)) != 0);
+    line_products::mma::a_tile left;
+    line_products::make_left(has_begun ? quotient : 0.0F, left);
+    pin_registers(left);
+    begin_multiply(state.scores);
+    line_products::mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores), left,
+                                 scratch.begun.right_operand(), false);
+    start_scores<true>(state);  // begins with a fence, as in take_begun()
+    await_multiply<0>(state.scores);
+    pin_registers(left);
+    reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
+    key_limits const limits = limits_of<Mask>(scratch, state, number);
+    if (has_begun) {
+      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile.is_first(),
+                                                       state.factor);
+      return;
+    }
+    rows_type::end_at_base(state.scores);
+    row_terms added;
+    make_terms<Mask>(scratch, state, number, added);
+    state.rows.template take<Mask, tile_scales::small>(state.scores, scale, added, limits, tile.is_first(),
+                                                       state.factor);
+  }
+
   /// Makes weights of a tile's scores, to which terms are added: before the products where that is possible, since it
   /// takes fewer instructions.
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
                                                   std::int32_t tile) const {
     float const scale = scale_of(scratch, state);
-    constexpr bool begins =
-        Scales == tile_scales::small && Channels <= 128 && rows_type::begins_at_terms && !Policy.begins_at_products;
+    // Tiles with a mask are few: begun sums of these, too, would have ptxas spill more registers in all tiles.
+    constexpr bool begins = Mask == tile_mask::none && Scales == tile_scales::small && Channels <= 128 &&
+                            rows_type::begins_at_terms && !Policy.begins_at_products;
     score_row_values<float> offset;
-    bool has_begun = false;
     if constexpr (begins) {
-      bool const is_begun = terms.template begin<rows_type, Mask != tile_mask::none>(
-          own(scratch, state), state.warp, tile, staged(scratch, state), scale, state.scores, offset);
-      start_scores<true>(state);
-      has_begun = all_of_warp(is_begun);
-    } else {
-      start_scores<false>(state);
+      terms.template begin<rows_type>(own(scratch, state), state.warp, tile, staged(scratch, state), scale,
+                                      state.scores, offset);
     }
+    start_scores<begins>(state);
     await_multiply<0>(state.scores);
-    key_limits const limits = limits_of<Mask>(scratch, state, tile);
     if constexpr (begins) {
-      if (has_begun) {
-        state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile == 0, state.factor);
+      score_row_values<std::int32_t> most;
+      rows_type::largest_begun(state.scores, most);
+      if (all_of_warp(rows_type::is_in_window(most, scale, offset)) || begins_inside(scratch, state, tile, scale)) {
+        state.rows.template take_begun_from<Mask, terms_type>(state.scores, most, scale, offset, tile == 0,
+                                                              state.factor);
         return;
       }
     }
+    key_limits const limits = limits_of<Mask>(scratch, state, tile);
     row_terms added;
     make_terms<Mask>(scratch, state, tile, added);
     if constexpr (begins) {
       rows_type::template end<terms_type>(state.scores, scale, added);
     }
     state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
+  }
+  /// Whether the sums of a tile without a mask have begun where take_begun() may take them, which is found by making
+  /// again what they began at.
+  [[nodiscard]] __device__ __forceinline__ bool begins_inside(scratch_type const& scratch, consumer_state const& state,
+                                                              std::int32_t tile, float scale) const {
+    row_terms added;
+    make_terms<tile_mask::none>(scratch, state, tile, added);
+    typename rows_type::bits_type begun;
+    rows_type::template begin<terms_type>(begun, scale, added);
+    return all_of_warp(rows_type::is_begun(begun, added.first()));
   }
   /// Makes the terms of a tile. The compiler does not know that a second call makes the same as the first, whose terms
   /// it would otherwise keep in registers.

@@ -21,7 +21,7 @@ struct warpgroup_attention_policy {
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
   bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
   int score_channels = 0;     ///< channels of queries and keys; 0: as many as values have
-  /// Whether sums of products begin at scores of mean queries that tensor cores make.
+  /// Whether sums of products begin at terms that tensor cores make: scores of mean queries, or lines.
   bool begins_at_products = false;
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
@@ -205,6 +205,17 @@ struct attention_terms_tuning {
 /// shared memory for 8 tiles, did not change the time.
 template <int Channels>
 struct attention_corrections_tuning {
+  using policy_type = warpgroup_attention_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false, 0, true}
+                         : policy_type{3, 6, 64, 0, 32, 160, false, true, 0, true};
+  }
+};
+
+/// The policy for up to 128 channels where a linear_bias is added to scores: tensor cores make what sums of products
+/// begin at (program/attention/detail/line_products.cuh).
+template <int Channels>
+struct attention_line_tuning {
   using policy_type = warpgroup_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false, 0, true}

@@ -51,6 +51,8 @@ constexpr warpgroup_attention_policy policy_of_weighing() {
     return policy_of<attention_wide_keys_tuning>(900);
   } else if constexpr (terms::has_range && Weighing::rows_type::begins_at_terms && Channels <= 128) {
     return policy_of<attention_corrections_tuning<Channels>>(900);
+  } else if constexpr (terms::is_line && Weighing::rows_type::begins_at_terms && Channels <= 128) {
+    return policy_of<attention_line_tuning<Channels>>(900);
   } else if constexpr (!terms::is_none) {
     return policy_of<attention_terms_tuning<Channels, terms::has_tiles>>(900);
   } else if constexpr (Weighing::is_listed) {

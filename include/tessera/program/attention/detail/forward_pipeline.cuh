@@ -15,6 +15,7 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_shape.cuh>
 #include <tessera/program/attention/detail/forward_splits.hpp>
+#include <tessera/program/attention/detail/line_products.cuh>
 #include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -50,6 +51,14 @@ struct attention_pipeline {
   /// Where a warp is in the steps of a list.
   using step_state = typename listed_steps<Policy.stages>::state_type;
   using group_count = pipeline_count<listed_steps<Policy.stages>::stages>;  ///< how many groups of steps there were
+  /// Whether sums begin at scores of mean queries that tensor cores make.
+  static constexpr bool begins_at_corrections = Policy.begins_at_products && Terms::has_corrections;
+  /// Whether sums begin at terms on a line that tensor cores make.
+  static constexpr bool begins_at_line = Policy.begins_at_products && Terms::is_line;
+  /// What sums begin at, if they begin at products.
+  using begun_type =
+      std::conditional_t<begins_at_corrections, correction_products<Policy.consumers, Policy.stages>,
+                         std::conditional_t<begins_at_line, line_products, no_terms>>;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
@@ -92,8 +101,7 @@ struct attention_pipeline {
     message_ring<std::int32_t, shape::work_stages> work;  ///< work items, ids of `splits`; negative: no more
     warp_work_item looked_up[4 * Policy.consumers];       ///< what each consumer warp has looked up
     std::conditional_t<IsListed, listed_steps<Policy.stages>, no_terms> steps;  ///< steps through lists
-    /// What sums begin at, if they begin at products.
-    std::conditional_t<Policy.begins_at_products, correction_products<Policy.consumers, Policy.stages>, no_terms> begun;
+    begun_type begun;  ///< what sums begin at, if they begin at products
   };
 
   tensor_map query_map;  ///< codes of queries: (batch, head, padded token) x channel
@@ -150,7 +158,7 @@ struct attention_pipeline {
   /// and see all of that after it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
     let_next_kernel_start();
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (begins_at_corrections || begins_at_line) {
       scratch.begun.fill(group.lane, shape::lanes);
     }
     fill_ones(group, scratch);
@@ -186,7 +194,7 @@ struct attention_pipeline {
         scratch.work.send(behind, next);
       }
     }
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (begins_at_corrections) {
       scratch.key_ring.await_empty(pipeline);
       scratch.begun.end(pipeline.stage);
     }
@@ -312,7 +320,7 @@ struct attention_pipeline {
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
     int key_fills = 1;
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (begins_at_corrections) {
       key_fills += 32 * decltype(scratch.begun)::converters;
     }
     scratch.query_ring.init(max(32 * query_coders, 1), 32 * warps);
@@ -326,7 +334,7 @@ struct attention_pipeline {
     if constexpr (IsListed) {
       scratch.steps.init(warps);
     }
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (begins_at_corrections) {
       scratch.begun.init();
     }
     fence_barrier_init();
@@ -378,7 +386,7 @@ struct attention_pipeline {
       load_values(scratch, at, key_head, step.tile());
       return;
     }
-    if constexpr (Policy.begins_at_products) {
+    if constexpr (begins_at_corrections) {
       scratch.begun.pass_over(at.stage);
     }
     full.arrive();
@@ -437,7 +445,7 @@ struct attention_pipeline {
       unsigned const takers = IsListed ? step.takers() : (1U << own) - 1;
       int const term_bytes = popcount(takers) * term_loader<Terms>::bytes;
       shared_barrier* loads = &full;
-      if constexpr (Policy.begins_at_products) {
+      if constexpr (begins_at_corrections) {
         full.arrive_and_expect(shape::key_bytes);
         loads = &scratch.begun.load(stage, takers, rows.block);
         loads->arrive_and_expect(scale_bytes + term_bytes);

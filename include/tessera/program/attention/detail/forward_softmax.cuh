@@ -35,6 +35,29 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The largest word without a sign. Values are words with one.
+struct largest_word_reducer {
+  using state_type = std::uint32_t;
+  using input_type = std::int32_t;
+  static constexpr bool any_order = true;  ///< values may come in any order
+
+  __device__ __forceinline__ std::uint32_t identity() const { return 0; }
+  /// Takes a word.
+  __device__ __forceinline__ void push(std::uint32_t& state, std::int32_t word) const {
+    merge(state, static_cast<std::uint32_t>(word));
+  }
+  /// Takes another state.
+  __device__ __forceinline__ void merge(std::uint32_t& into, std::uint32_t other) const { into = max(into, other); }
+  /// The larger of two words.
+  __device__ __forceinline__ std::uint32_t of_pair(std::int32_t first, std::int32_t second) const {
+    return max(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second));
+  }
+  /// Takes two words at a time.
+  __device__ __forceinline__ void push_pair(std::uint32_t& state, std::int32_t first, std::int32_t second) const {
+    merge(state, of_pair(first, second));
+  }
+};
+
 /// The softmax of a lane's rows. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights : attention_rows<Softmax> {
@@ -44,6 +67,10 @@ struct attention_weights : attention_rows<Softmax> {
   template <class Value>
   using row_values = score_row_values<Value>;
   static constexpr bool begins_at_terms = true;  ///< whether sums of products may begin at terms
+  /// So far below a row's largest sum are sums that began outside of the floats whose bits are integers.
+  static constexpr std::uint32_t window_depth = 3U << 19;
+  /// From this scale on weights of sums so far below are 2^-32 of a row's largest, and their codes 0.
+  static constexpr float least_scale = 32.0F / static_cast<float>(window_depth);
   /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
   static constexpr std::int32_t hidden = score_sums::hidden;  ///< the score of a hidden key
@@ -100,20 +127,13 @@ struct attention_weights : attention_rows<Softmax> {
         rows::lane(), terms.of_score, sums,
         [units](int, int, float term, float of_row) { return __float_as_int(__fmaf_rn(term, units, of_row)); }, first);
   }
-  /// Whether take_begun() may take a lane's sums that have begun. Never where a term is infinite or NaN. `IsLine`:
-  /// terms lie on a line, so that only the first and the last are looked at. `offset`: first terms, in base 2.
-  template <bool IsLine>
+  /// Whether take_begun() may take a lane's sums that have begun, whatever their scale is. Never where a term is
+  /// infinite or NaN. `offset`: first terms, in base 2.
   [[nodiscard]] __device__ __forceinline__ static bool is_begun(bits_type& sums, row_values<float> const& offset) {
-    std::uint32_t outside = 0;
-    score_words::each_row(
-        rows::lane(), [&](int, float first) { outside |= fabsf(first) < most_offset ? 0 : begin_values; }, offset);
-    auto const look_at = [&](std::int32_t sum) { outside |= static_cast<std::uint32_t>(sum) ^ least_begin; };
-    if constexpr (IsLine) {
-      look_at(sums[0]);
-      look_at(sums[attention_tile_keys / 2 - 1]);
-    } else {
-      score_words::each_with_row(rows::lane(), sums, [&](int, int, std::int32_t sum) { look_at(sum); });
-    }
+    std::uint32_t outside = has_room(offset) ? 0 : begin_values;
+    score_words::each_with_row(rows::lane(), sums, [&](int, int, std::int32_t sum) {
+      outside |= static_cast<std::uint32_t>(sum) ^ least_begin;
+    });
     return outside < begin_values;
   }
   /// Makes sums of products of sums that began at terms.
@@ -125,17 +145,62 @@ struct attention_weights : attention_rows<Softmax> {
                                              [](int, int, std::int32_t before, std::int32_t& sum) { sum -= before; });
   }
 
+  /// Makes sums of products of sums that began at `integer_magic`.
+  static __device__ __forceinline__ void end_at_base(bits_type& sums) {
+    score_words::each_with_row(rows::lane(), sums,
+                               [](int, int, std::int32_t& sum) { sum -= score_sums::magic_bits; });
+  }
+  /// Whether take_begun() may take these offsets.
+  [[nodiscard]] __device__ __forceinline__ static bool has_room(row_values<float> const& offset) {
+    std::uint32_t are_near = 1;  // a word: bools have branches
+    score_words::each_row(
+        rows::lane(), [&](int, float of_row) { are_near &= fabsf(of_row) < most_offset ? 1 : 0; }, offset);
+    return are_near != 0;
+  }
+
+  /// The largest of each of a lane's rows of sums that began at terms, of which nothing else is known. Bits count as
+  /// words without a sign: negative sums, and NaNs to which products are added, are the greatest.
+  static __device__ __forceinline__ void largest_begun(bits_type const& sums, row_values<std::int32_t>& most) {
+    row_values<std::uint32_t> largest;
+    score_words::fold_lanes(rows::lane(), largest_word_reducer{}, sums, largest);
+    score_words::each_row(
+        rows::lane(), [](int, std::uint32_t bits, std::int32_t& to) { to = static_cast<std::int32_t>(bits); }, largest,
+        most);
+  }
+  /// Whether take_begun() may take a lane's sums, of which largest_begun() is known. It may be that it may, too, where
+  /// this is false: if is_begun() says so of what they began at. Products of codes are within 2^21, so that all sums that began beyond 2^24 would be above the
+  /// window, and those that began below 2^23, of which the bits are other units, are `window_depth` below its begin:
+  /// their weights are 0 in truth and as they are.
+  [[nodiscard]] __device__ __forceinline__ static bool is_in_window(row_values<std::int32_t> const& most, float scale,
+                                                                    row_values<float> const& offset) {
+    std::uint32_t is_inside = scale >= least_scale ? 1 : 0;  // a word: bools have branches
+    score_words::each_row(
+        rows::lane(),
+        [&](int, std::int32_t bits) {
+          is_inside &= static_cast<std::uint32_t>(bits) - window_begin < window_end - window_begin ? 1 : 0;
+        },
+        most);
+    return (is_inside & static_cast<std::uint32_t>(has_room(offset))) != 0;
+  }
+
   /// As take(), for scores that began at terms: at bits of floats, of which Terms::base() stands
   /// for the logit `offset` of its row.
   template <tile_mask Mask, class Terms>
   __device__ __forceinline__ void take_begun(bits_type& scores, float scale, row_values<float> const& offset,
                                              key_limits const& limits, bool is_first, row_values<float>& factor) {
     constexpr std::int32_t nothing = -8388608;  // the bits of minus infinity
-    row_values<float> const base{{{Terms::base(0), Terms::base(1)}}};
     rows::template hide<Mask>(scores, limits, nothing);
-    float slope = weights::steps * scale;
     row_values<std::int32_t> most;
     score_words::fold_lanes(rows::lane(), maximum_reducer<std::int32_t>{}, scores, most);
+    take_begun_from<Mask, Terms>(scores, most, scale, offset, is_first, factor);
+  }
+  /// The same where `most` are the largest scores of the lane's rows.
+  template <tile_mask Mask, class Terms>
+  __device__ __forceinline__ void take_begun_from(bits_type& scores, row_values<std::int32_t> const& most, float scale,
+                                                  row_values<float> const& offset, bool is_first,
+                                                  row_values<float>& factor) {
+    row_values<float> const base{{{Terms::base(0), Terms::base(1)}}};
+    float slope = weights::steps * scale;
     row_values<float> here =
         rows::of_rows([scale](std::int32_t bits, float of_row,
                               float first) { return __fmaf_rn(scale, __int_as_float(bits) - of_row, first); },
@@ -174,6 +239,10 @@ struct attention_weights : attention_rows<Softmax> {
  private:
   static constexpr std::uint32_t least_begin = 0x4b400000U;  ///< the bits of the least float that a sum may begin at
   static constexpr std::uint32_t begin_values = 1U << 21;    ///< so many floats from there on may be begun at
+  /// The bits of the least largest sum of is_in_window(): of 2^23, most of products and the depth.
+  static constexpr std::uint32_t window_begin = 0x4b000000U + (1U << 21) + window_depth;
+  /// The bits behind the greatest largest sum of is_in_window(): of 2^24 less most of products.
+  static constexpr std::uint32_t window_end = 0x4b800000U - (1U << 21);
   using rows::most_offset, rows::lift;
 
   /// Turns sums into the bits of steps * (scale * sum + term) + lift.

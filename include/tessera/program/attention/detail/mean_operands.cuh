@@ -2,13 +2,17 @@
 /// `mean_operands`: means of queries as encode_tiles leaves them for correct_tiles: in the type of keys, which they are
 /// rounded to, each with its product with the mean key.
 ///
-///     row       channels of T, then one float: factor * mean query . mean key, in 16 bytes
+///     row       channels of T, zeros up to a multiple of 32, then one float: factor * mean query . mean key, in 16 bytes
 ///     order     batch, query head, block of queries
+///
+/// Of each 32 channels, pairs number 4 t + s, t and s being 0 to 3, have place 4 s + t: the left operands that match
+/// pieces of keys (tile/row_operands.hpp) are then whole matrices of 8 rows of 16 bytes, which ldmatrix takes.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -24,13 +28,22 @@ struct mean_operands {
   [[nodiscard]] TESSERA_FN T* row(std::int64_t mean, std::int32_t channels) const {
     return first + mean * row_elements(channels);
   }
+  /// Channels of a row in memory.
+  [[nodiscard]] TESSERA_FN static constexpr std::int32_t padded(std::int32_t channels) {
+    return divide_up(channels, 32) * 32;
+  }
+  /// Where a channel lies in its row.
+  [[nodiscard]] TESSERA_FN static constexpr std::int32_t place_of(std::int32_t channel) {
+    std::int32_t const pair = channel / 2 % 16;
+    return channel / 32 * 32 + (pair % 4 * 4 + pair / 4) * 2 + channel % 2;
+  }
   /// How many elements lie from one row to the next.
   [[nodiscard]] TESSERA_FN static constexpr std::int32_t row_elements(std::int32_t channels) {
-    return channels + beside;
+    return padded(channels) + beside;
   }
   /// The product of a mean with the mean key.
   [[nodiscard]] TESSERA_FN float* product(std::int64_t mean, std::int32_t channels) const {
-    return reinterpret_cast<float*>(row(mean, channels) + channels);
+    return reinterpret_cast<float*>(row(mean, channels) + padded(channels));
   }
 };
 

@@ -35,8 +35,10 @@
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/row_operands.hpp>
@@ -58,9 +60,9 @@ struct correct_tiles {
   static constexpr int columns = 4;                  ///< warps beside each other, which share the keys of a tile
 
   struct scratch_type {
-    /// Means of two stages, each with its product behind the last channel. Rows are 64 bytes longer than a multiple of
-    /// 128, so that two of them are in all banks.
-    alignas(16) T means[2][stage][Channels + 32];
+    /// Means of two stages, each with its product behind the last channel. Rows are 16 bytes longer than a multiple of
+    /// 128, so that matrices of 8 rows of 16 bytes are in all banks.
+    alignas(16) T means[2][stage][Channels + piece_numbers];
     float2 ranges[2][columns][stage];  ///< the lowest and the highest score of means with a warp's keys
   };
 
@@ -104,7 +106,9 @@ struct correct_tiles {
     lane_keys const mine(group.lane);
     uint4 words[tiles][blocks];
     load_keys(head, at, mine, words);
-    std::int32_t const left = keys.tokens(head, at) - mine.key - mine.lane % 4 * 2;
+    std::int32_t const tokens = keys.tokens(head, at);
+    std::int32_t const left = tokens - mine.key - mine.lane % 4 * 2;
+    bool const has_end = tokens < tile;
     std::int32_t last = row;
 #pragma unroll 1
     for (int now = 0; row < end; now ^= 1) {
@@ -120,7 +124,7 @@ struct correct_tiles {
 #pragma unroll 1
       for (int of_warp = mine.row; of_warp < mine.row + stage / 2; of_warp += 16) {
         if (row + of_warp < end && is_seen(row + of_warp, 16, end, at)) {
-          multiply({head, at, row, of_warp, end, left}, mine, words, scratch.means[now], scratch.ranges[now]);
+          multiply({head, at, row, of_warp, end, left, has_end}, mine, words, scratch.means[now], scratch.ranges[now]);
         }
       }
       last = row;
@@ -144,6 +148,7 @@ struct correct_tiles {
     int first;          ///< the warp's first mean in the stage
     std::int32_t end;   ///< one past the last mean of the block
     std::int32_t left;  ///< keys of the tile from the lane's first one on
+    bool has_end;       ///< whether some of the tile's keys do not exist
   };
 
   /// Where the lane's keys and means lie in a tile and a stage.
@@ -195,7 +200,7 @@ struct correct_tiles {
 
   /// Begins to copy up to 64 means and their products, from number `row` of a key head on.
   __device__ __forceinline__ void begin_means(int lane, std::int32_t head, std::int32_t row, std::int32_t end,
-                                              T (&to)[stage][Channels + 32]) const {
+                                              T (&to)[stage][Channels + piece_numbers]) const {
     constexpr int pieces = Channels / piece_numbers;
     constexpr int together = lanes / pieces;  // means that all lanes copy at a time
     std::int64_t const first = std::int64_t{head} * rows + row;
@@ -203,29 +208,33 @@ struct correct_tiles {
     T const* from = means.row(first + lane / pieces, channels) + channel;
 #pragma unroll
     for (int mean = lane / pieces, turn = 0; turn < stage / together; ++turn, mean += together) {
-      bool const exists = row + mean < end && channel < channels;
+      bool const exists = row + mean < end && channel < means.padded(channels);
       async_copy_16_or_zero(&to[mean][channel], exists ? from : means.first, exists);
       from += together * means.row_elements(channels);
     }
     if (lane < stage && row + lane < end) {
-      async_copy_16(&to[lane][Channels], means.row(first + lane, channels) + channels);
+      async_copy_16(&to[lane][Channels], means.row(first + lane, channels) + means.padded(channels));
     }
   }
 
   /// Makes the scores of 16 of the warp's means, and leaves their ranges.
   __device__ __forceinline__ void multiply(place const& of, lane_keys mine, uint4 const (&words)[tiles][blocks],
-                                           T const (&staged)[stage][Channels + 32],
+                                           T const (&staged)[stage][Channels + piece_numbers],
                                            float2 (&found)[columns][stage]) const {
     float sums[tiles][4] = {};
     int const of_lane = of.first + mine.lane / 4;
+    // The lane gives a row of 16 bytes: of means 0 to 7, 8 to 15, and the same of the next 8 places.
+    std::uint32_t const from = detail::plain_shared_address(
+        &staged[of.first + mine.lane % 16][mine.lane / 16 * piece_numbers]);
 #pragma unroll
-    for (int block = 0; block < blocks; ++block) {
-      int const channel = row_piece(mine.lane, block) * piece_numbers;
-      auto const low = *reinterpret_cast<uint4 const*>(&staged[of_lane][channel]);
-      auto const high = *reinterpret_cast<uint4 const*>(&staged[of_lane + 8][channel]);
+    for (int block = 0; block < 2 * blocks; ++block) {
+      std::uint32_t left[4];
+      load_matrix_x4(left, from + block * 32);
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
-        multiply_pieces<T>(sums[i], low, high, words[i][block]);
+        uint4 const& piece = words[i][block / 2];
+        warp_mma<T>::multiply(sums[i], left,
+                              {block % 2 == 0 ? piece.x : piece.z, block % 2 == 0 ? piece.y : piece.w});
       }
     }
     std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;
@@ -238,8 +247,13 @@ struct correct_tiles {
       float scores[tiles][2];
 #pragma unroll
       for (int i = 0; i < 2 * tiles; ++i) {
-        float const score = __fmaf_rn(factor, sums[i / 2][2 * half + i % 2], -less);
-        scores[i / 2][i % 2] = i / 2 * 8 + i % 2 < of.left ? score : 0.0F;
+        scores[i / 2][i % 2] = __fmaf_rn(factor, sums[i / 2][2 * half + i % 2], -less);
+      }
+      if (of.has_end) {
+#pragma unroll
+        for (int i = 0; i < 2 * tiles; ++i) {
+          scores[i / 2][i % 2] = i / 2 * 8 + i % 2 < of.left ? scores[i / 2][i % 2] : 0.0F;
+        }
       }
       bool const exists = of.row + mean < of.end;
 #pragma unroll

@@ -18,6 +18,7 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/forward_float_softmax.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/line_products.cuh>
 #include <tessera/program/attention/detail/staged_terms.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
@@ -47,6 +48,13 @@ struct score_place {
   }
 };
 
+/// Terms that lie on a line, of a lane's rows in a tile, in base 2.
+struct line_in_tile {
+  float slope;   ///< from key to key
+  float first;   ///< of the tile's middle key and the lane's first row
+  float second;  ///< of that key and the lane's second row
+};
+
 /// Bias: no_bias or the caller's own. HasCorrections: whether queries are smoothed.
 template <class Bias, bool HasCorrections>
 struct score_terms {
@@ -56,12 +64,14 @@ struct score_terms {
   static constexpr bool is_line = LinearBias<Bias> && !HasCorrections;  ///< whether a row's terms lie on a line
   static constexpr bool is_none = !has_bias && !HasCorrections;         ///< whether nothing is added to scores
   static constexpr bool has_range = HasCorrections && !has_bias;        ///< whether the range of terms is known
+  /// Whether tensor cores can make what sums begin at.
+  static constexpr bool has_products = has_range || is_line;
   /// The float that stands for `offset` among those whose bits a row's sums begin at. The second row's is 1 larger
   /// where lanes make these bits, so that the compiler does not copy the first row's where both have the same terms: a
-  /// copy takes twice the cycles of a multiply-add. Tensor cores make the bits of corrections
-  /// (attention/detail/correction_products.cuh), in the middle.
+  /// copy takes twice the cycles of a multiply-add. Tensor cores make the bits of corrections and lines
+  /// (attention/detail/correction_products.cuh, line_products.cuh), in the middle.
   TESSERA_FN static constexpr float base(int row) {
-    return has_range ? piecewise_linear_softmax::integer_magic : score_sums::begin_center + static_cast<float>(row);
+    return has_products ? piecewise_linear_softmax::integer_magic : score_sums::begin_center + static_cast<float>(row);
   }
 
   Bias bias;  ///< added to scores, natural
@@ -73,6 +83,18 @@ struct score_terms {
       return bias.slope(sequence, head) * log2_e;
     }
     return 0.0F;
+  }
+
+  /// The line of a lane's rows in a tile, if terms lie on a line.
+  template <class Work>
+  [[nodiscard]] __device__ __forceinline__ static line_in_tile line_of(Work const volatile& work, int warp,
+                                                                       std::int32_t tile) {
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const distance =
+        tile * attention_tile_keys + line_products::middle - (work.row + warp % 4 * 16 + lane / 4);
+    float const slope = work.slope;
+    float const first = slope * static_cast<float>(distance);
+    return {slope, first, __fmaf_rn(-8.0F, slope, first)};
   }
 
   /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called
@@ -111,19 +133,18 @@ struct score_terms {
     }
   }
 
-  /// Lets a lane's sums of products begin at its terms, and says whether take_begun() may take them; `offset` is what
-  /// it takes with them. Rows: attention_weights.
-  template <class Rows, bool EndsInside, class Work, class Staged>
-  [[nodiscard]] __device__ __forceinline__ bool begin(Work const volatile& work, int warp, std::int32_t tile,
-                                                      Staged const& staged, float scale, typename Rows::bits_type& sums,
-                                                      score_row_values<float>& offset) const {
+  /// Lets a lane's sums of products begin at its terms in a tile without a mask; `offset` is what take_begun() takes with
+  /// them. Rows: attention_weights.
+  template <class Rows, class Work, class Staged>
+  __device__ __forceinline__ void begin(Work const volatile& work, int warp, std::int32_t tile, Staged const& staged,
+                                        float scale, typename Rows::bits_type& sums,
+                                        score_row_values<float>& offset) const {
     row_terms added;
     std::int32_t own_tile[1] = {tile};
     pin_registers(own_tile);
-    of_lane<EndsInside>(work, warp, own_tile[0], staged, added);
+    of_lane<false>(work, warp, own_tile[0], staged, added);
     Rows::template begin<score_terms>(sums, scale, added);
     offset = added.first();
-    return Rows::template is_begun<is_line>(sums, offset);
   }
 
  private:
@@ -139,12 +160,19 @@ struct score_terms {
 
   /// Adds a tile of a dense_bias.
   __device__ __forceinline__ static void add_tile(int warp, bias_tile const& tile, row_terms& to) {
-    std::uint32_t const first = bias_tile::where_of(warp % 4, static_cast<int>(thread_index_here() % 32));
+    std::uint32_t const first = tile.where_of(warp % 4, static_cast<int>(thread_index_here() % 32));
 #pragma unroll
-    for (int i = 0; i < scores; i += 2) {
-      float2 const added = unpack_pair<typename Bias::value_type>(tile.pair(first, i / 4, i / 2 % 2));
-      to.of_score[i] = HasCorrections ? __fmaf_rn(added.x, log2_e, to.of_score[i]) : added.x;
-      to.of_score[i + 1] = HasCorrections ? __fmaf_rn(added.y, log2_e, to.of_score[i + 1]) : added.y;
+    for (int i = 0; i < scores; i += 8) {
+      std::uint32_t pairs[4];
+      bias_tile::load_pairs(first, i / 4, pairs);
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        float2 const added = unpack_pair<typename Bias::value_type>(pairs[j / 2]);
+        float& even = to.of_score[i + j];
+        float& odd = to.of_score[i + j + 1];
+        even = HasCorrections ? __fmaf_rn(added.x, log2_e, even) : added.x;
+        odd = HasCorrections ? __fmaf_rn(added.y, log2_e, odd) : added.y;
+      }
     }
   }
   /// Adds a linear bias: both rows have the same line, each with a base of its own.

@@ -14,6 +14,7 @@
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/smoothed.hpp>
+#include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
 #include <tessera/tile/cuda/sm_90/tensor_map.cuh>
@@ -36,15 +37,18 @@ struct bias_tile {
   static constexpr int bytes = box_bytes * attention_tile_keys / box_columns;  ///< bytes of all boxes
   alignas(1024) unsigned char boxes[bytes];                                    ///< the boxes, one after the other
 
-  /// The pair of biases of row lane / 4 + 8 `half` of a warp's 16 and of keys 8 j + 2 (lane % 4) and the next one.
+  /// The lane's pairs of biases of keys 8 j + 2 (lane % 4) and the next one, j being `even` and one more: of rows
+  /// lane / 4 and lane / 4 + 8 of a warp's 16 for `even`, then of the same rows for the next j. All lanes of the warp.
   /// `first`: where_of() the lane.
-  __device__ __forceinline__ std::uint32_t pair(std::uint32_t first, int j, int half) const {
-    std::uint32_t const at = (first ^ static_cast<std::uint32_t>(j % 8 * 16)) + static_cast<unsigned>(half * 1024);
-    return *reinterpret_cast<std::uint32_t const*>(boxes + j / 8 * box_bytes + at);
+  __device__ __forceinline__ static void load_pairs(std::uint32_t first, int even, std::uint32_t (&pairs)[4]) {
+    load_matrix_x4(pairs, (first ^ static_cast<std::uint32_t>(even % 8 * 16)) +
+                              static_cast<std::uint32_t>(even / 8 * box_bytes));
   }
-  /// Where a lane's row of warp `warp` of the warpgroup begins: 16 bytes number c of row r lie at 16 (c ^ (r % 8)).
-  __device__ __forceinline__ static std::uint32_t where_of(int warp, int lane) {
-    return static_cast<std::uint32_t>((16 * warp + lane / 4) * 128 + lane / 4 * 16 + lane % 4 * 4);
+  /// The address of 16 bytes in the first box that a lane gives for j = 0 and 1: 16 bytes number c of row r lie at
+  /// 16 (c ^ (r % 8)) of the row.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t where_of(int warp, int lane) const {
+    return detail::plain_shared_address(boxes) +
+           static_cast<std::uint32_t>((16 * warp + lane % 16) * 128 + 16 * (lane / 16 ^ lane % 8));
   }
 };
 
