@@ -124,7 +124,7 @@ struct score_tiles {
   /// Which stage is filled next, of all work items of the thread block.
   struct filling {
     std::int32_t number;        ///< of the work item
-    std::int32_t left;          ///< stages of the work item that are left
+    std::int32_t left;          ///< stages of the work item that are left; -1 behind the last work item
     std::int32_t row_bytes;     ///< bytes of a chunk's lines
     std::int32_t before;        ///< chunks from the lane's first one of the stage to the end of the work item's
     unsigned char const* from;  ///< the first of the lane's lines
@@ -132,7 +132,7 @@ struct score_tiles {
   /// Starts with the first stage of a work item.
   __device__ __forceinline__ void enter(scratch_type const& scratch, filling& at, std::int32_t number, int lane) const {
     at.number = number;
-    at.left = 0;
+    at.left = -1;
     if (number < work_items) {
       score_item const work = score_item_of(*this, scratch.known, number);
       at.left = work.stages_of_it();
@@ -143,7 +143,7 @@ struct score_tiles {
   }
   /// Starts to copy the next stage; nothing behind the last one.
   __device__ __forceinline__ void fill(scratch_type& scratch, filling& at, int stage, int lane) const {
-    while (at.left == 0 && at.number < work_items) {
+    while (at.left == 0) {
       enter(scratch, at, at.number + static_cast<std::int32_t>(blocks_in_grid()), lane);
     }
     if (at.left > 0) {
