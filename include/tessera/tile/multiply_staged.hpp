@@ -8,8 +8,8 @@
 ///
 ///     multiply_staged_rows<results>(group, weights, scratch.values, totals);   // 64 x 128 and 128 x 64
 ///
-/// `multiply_words<M>` does the first for two sources, whose tiles are copied in words while earlier ones are multiplied.
-/// Scratch has an array of stages for each of them.
+/// `multiply_words<M>` does the first for two sources, whose tiles are copied in words while earlier ones are
+/// multiplied. Scratch has an array of stages for each of them.
 ///
 ///     bool const is_done = multiply_words<product>(group, a, b, {first_row, first_column}, scratch, sums);
 ///     // false: the sources do not have words, and nothing was done

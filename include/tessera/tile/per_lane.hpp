@@ -6,7 +6,8 @@
 ///     for (int lane : group) { largest[lane] = values(which, lane); }
 ///     float const top = maximum(group, largest);
 ///
-/// `each_index` gives each lane an element of an array. `variable[lane]` is only for the lane that the loop visits: on a GPU a thread has no other lane's variable.
+/// `variable[lane]` is only for the lane that the loop visits: on a GPU a thread has no other lane's variable.
+/// `each_index` gives each lane an element of an array.
 #pragma once
 
 #include <cstdint>

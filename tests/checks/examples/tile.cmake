@@ -9,9 +9,6 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
     tessera::float8_e4m3 code"
   tile/copies_in_flight.hpp "Group const& group, Tile& tile, tessera::tile_chunk<tessera::bfloat16> const* from, \
     int column, bool is_inside"
-  tile/each_fetched.hpp "Group const& group, tessera::dense_chunks<tessera::bfloat16> const& source, \
-    std::int64_t first_row, int first, int end, int by, int depth, tile_on_the_way::tile_type& tile, \
-    void (*multiply)(tile_on_the_way::tile_type const&, int)"
   tile/gemm_operand.hpp "std::int8_t a, std::int8_t b"
   tile/gemm_schedule.hpp "tessera::gemm_work_item const* tiles, std::int32_t count, std::int32_t const* k_tiles"
   tile/gemm_tile.hpp "Group const& group, int depth, product::a_tile& a, tessera::bfloat16 const* a_from, \
@@ -31,6 +28,9 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
   tile/pipelined.hpp "Group const& group, pipeline_scratch& scratch, tessera::dense<tessera::bfloat16> const& a, \
     tessera::dense<tessera::bfloat16> const& b, std::int64_t first_row, std::int64_t first_column, int steps, \
     int depth, product::sum_tile& sums"
+  tile/pipelined.hpp:2 "Group const& group, tessera::dense_chunks<tessera::bfloat16> const& source, \
+    std::int64_t first_row, int first, int end, int by, int depth, tile_on_the_way& tile, \
+    void (*multiply)(tile_on_the_way const&, int)"
   tile/row_chunks.hpp "${given_matrix} matrix, tessera::matrix_view<float> outputs, std::int64_t row, \
     std::int64_t column, tessera::tile_chunk<float> const& chunk"
   tile/row_schedule.hpp ""

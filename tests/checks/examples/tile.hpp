@@ -49,6 +49,8 @@ struct operand_scratch {
   tessera::staged_tile<tessera::bfloat16, 64, 32> a;
   tessera::staged_tile<tessera::bfloat16, 64, 32> b;
 };
+using tile_on_the_way = tessera::staged_tile<tessera::bfloat16, 64, 32>;
+using fetched_tile = tessera::dense_chunks<tessera::bfloat16>::fetched<Group, tile_on_the_way>;
 struct pipeline_scratch {
   tessera::staged_tile<tessera::bfloat16, 64, 32> a[4];
   tessera::staged_tile<tessera::bfloat16, 64, 32> b[4];

@@ -25,8 +25,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
-#include <tessera/tile/each_fetched.hpp>
 #include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/source/chunked_source.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 #include <tessera/view/matrix_view.hpp>

@@ -26,9 +26,9 @@
 ///     add(scratch.boxes[values.begin_step(index).stage]);
 ///     values.end_step();
 ///
-/// Where the lanes are those of a thread block, a sync costs more than a stage: a `late_refiller` fills a stage again at
-/// the beginning of the step behind the one that has read it. It has one sync for each step, and all stages but two on
-/// their way.
+/// Where the lanes are those of a thread block, a sync costs more than a stage. There a `late_refiller` fills a
+/// stage again at the beginning of the step behind the one that has read it: it has one sync for each step, and all
+/// stages but two on their way.
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>

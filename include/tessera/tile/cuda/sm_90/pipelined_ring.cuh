@@ -88,7 +88,6 @@
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
-#include <tessera/tile/each_fetched.hpp>
 #include <tessera/tile/pipelined.hpp>
 
 namespace tessera {

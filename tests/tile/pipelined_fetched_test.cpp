@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <vector>
 
-#include <tessera/tile/each_fetched.hpp>
+#include <tessera/tile/pipelined.hpp>
 
 #include "support/catch.hpp"
 
