@@ -280,7 +280,7 @@ struct warpgroup_loss_gradients {
         channel_tiles(some.has_wide_tiles ? multiply_widely::channels : multiply::channels),
         static_cast<std::int32_t>(regions.token_blocks),
         static_cast<std::int32_t>(regions.entry_blocks()),
-        product_policy.band,
+        some.has_wide_tiles ? wide_policy.band : product_policy.band,
     };
     order_by_length(some.part, schedule);
     list_loss_blocks const lists{some.range,
