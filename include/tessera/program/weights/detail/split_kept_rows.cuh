@@ -4,8 +4,8 @@
 ///
 /// keep_mantissa::quantize is the law. Numbers of 16 bits are rounded two at a time, by an addition to their
 /// magnitudes, whose carries run into the exponents. Weights whose magnitudes are then those of infinities or NaNs are
-/// rounded once more, by keep_mantissa itself, and so are all weights with normalizers. Instructions a weight beside
-/// those for whole ones: about 1 (bf16, 3 bits).
+/// rounded once more, by keep_mantissa itself, and so are weights with normalizers of fp32, or rounded by chance.
+/// Instructions a weight beside those for whole ones: about 1 (bf16, 3 bits), with normalizers 14.
 #pragma once
 
 #include <cstdint>
@@ -51,10 +51,23 @@ struct split_kept_rows {
     int const position = (number * 32 + lane) * weights;
     std::uint32_t rounded[4];
     std::uint32_t special = 0;
+    bool const is_normalized = block.normalizers != nullptr;
+    if (has_short_quotients && is_normalized) {
+      std::uint32_t const divisor = 256U + normalizer_at(block, position);
+      std::uint32_t const reciprocal = ~0U / divisor + 1;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      rounded[i] = round(words[i] & ~signs, block, position + i * per_word);
-      special |= rounded[i] + (top - infinity) * copies;
+      for (int i = 0; i < 4; ++i) {
+        std::uint32_t const magnitudes = words[i] & ~signs;
+        rounded[i] = divide(magnitudes & 0xffffU, divisor, reciprocal) | divide(magnitudes >> 16, divisor, reciprocal)
+                                                                             << 16;
+        special |= (magnitudes + (top - infinity) * copies) | (rounded[i] + (top - infinity) * copies);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        rounded[i] = round(words[i] & ~signs, block, position + i * per_word);
+        special |= rounded[i] + (top - infinity) * copies;
+      }
     }
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
@@ -64,7 +77,7 @@ struct split_kept_rows {
         exponents[i] = ((rounded[2 * i] >> 23) & 0xffU) | ((rounded[2 * i + 1] >> 7) & 0x00ff0000U);
       }
     }
-    if ((special & signs) != 0 || block.normalizers != nullptr) {
+    if ((special & signs) != 0 || (is_normalized && !has_short_quotients)) {
       keep_exactly(words, block, position, rounded, exponents);
     }
     std::uint32_t packed[unit_words];
@@ -98,6 +111,37 @@ struct split_kept_rows {
   static constexpr std::uint32_t infinity = split::largest_exponent << split::mantissa_bits;
   static constexpr std::uint32_t mantissa = (1U << kept) - 1;
 
+  /// Whether quotients by normalizers are made here. Stochastic rounding takes more of their bits.
+  static constexpr bool has_short_quotients = sizeof(T) == 2 && Mantissa::rounding != mantissa_rounding::stochastic;
+
+  /// Divides a magnitude by divisor / 256 and rounds it, as keep_mantissa::quantize_normalized does; the dropped bits
+  /// are meaningless. reciprocal: 2^32 / divisor, rounded up, whose error is too small to change a quotient: dividends
+  /// are below 2^20, and divisors below 2^9.
+  __device__ __forceinline__ static std::uint32_t divide(std::uint32_t magnitude, std::uint32_t divisor,
+                                                         std::uint32_t reciprocal) {
+    constexpr std::uint32_t one = 1U << split::mantissa_bits;
+    constexpr std::uint32_t half = 1U << (dropped - 1);
+    std::uint32_t const exponent = magnitude >> split::mantissa_bits;
+    std::uint32_t const significand = exponent > 0 ? (magnitude & (one - 1)) | one : magnitude;
+    std::uint32_t const above = exponent > 0 ? exponent : 1;  // what the exponent counts as
+    std::uint32_t const twice = __umulhi(significand << 9, reciprocal);
+    bool const is_below = twice < 2 * one && above > 1;  // the quotient has the next lower exponent
+    std::uint32_t const quotient = is_below ? twice : twice >> 1;
+    std::uint32_t const found = quotient < one ? quotient : quotient + (above - (is_below ? 2U : 1U)) * one;
+    if constexpr (Mantissa::rounding == mantissa_rounding::half_away) {
+      return found + half;
+    } else if constexpr (Mantissa::rounding == mantissa_rounding::half_even) {
+      bool const is_inexact = twice * divisor != significand << 9 || (!is_below && twice % 2 != 0);
+      return found + (half - 1) + (is_inexact ? 1U : (found >> dropped) & 1U);
+    } else {
+      return found;
+    }
+  }
+  /// A lane has one normalizer in a row, since at least 32 weights share one.
+  __device__ __forceinline__ static std::uint32_t normalizer_at(weight_block<T> const& block, int position) {
+    return position < block.count ? block.normalizers[position >> block.log2_normalizer_block] : 0U;
+  }
+
   /// Rounds magnitudes; the dropped bits are meaningless.
   __device__ __forceinline__ static std::uint32_t round(std::uint32_t magnitudes, weight_block<T> const& block,
                                                         int position) {
@@ -120,14 +164,11 @@ struct split_kept_rows {
     return weight_block<T>::random_bits(block.seed, block.first + static_cast<std::uint64_t>(position));
   }
 
-  /// Rounds weights by keep_mantissa. At least 32 weights share a normalizer, so that a lane has one in a row.
+  /// Rounds weights by keep_mantissa.
   __device__ __forceinline__ static void keep_exactly(std::uint32_t const (&words)[4], weight_block<T> const& block,
                                                       int position, std::uint32_t (&rounded)[4],
                                                       std::uint32_t (&exponents)[pairs]) {
-    int normalizer = -1;
-    if (block.normalizers != nullptr && position < block.count) {
-      normalizer = block.normalizers[position >> block.log2_normalizer_block];
-    }
+    int const normalizer = block.normalizers != nullptr ? static_cast<int>(normalizer_at(block, position)) : -1;
 #pragma unroll
     for (int i = 0; i < weights; ++i) {
       constexpr int width = 8 * static_cast<int>(sizeof(T));
