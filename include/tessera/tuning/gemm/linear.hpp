@@ -99,9 +99,9 @@ struct panel_gemm_policy {
 
 /// The policy for sm_90a, and for GPUs whose products are those of gemm_ring.
 ///
-/// sm_90a, H200, codes of 8 and of 4 bits with groups of 128, 8192 x 8192 weights in bf16, rate over that of cuBLAS in one run.
-/// Writing all of the weights takes 57 to 68 us, and the product with a matrix of weights has 0.98 and 1.00 of cuBLAS's
-/// rate:
+/// sm_90a, H200, codes of 8 and of 4 bits with groups of 128, 8192 x 8192 weights in bf16, rate over that of cuBLAS in
+/// one run. Writing all of the weights takes 57 to 68 us, and the product with a matrix of weights has 0.98 and 1.00 of
+/// cuBLAS's rate:
 ///
 ///     rows of a panel        none: gemm_from_source    1024           2048           4096           all
 ///        512 tokens          0.68  0.78             0.28  0.28     0.41  0.42     0.39  0.40     0.59  0.62
@@ -450,18 +450,18 @@ struct tall_gemm_ring_tuning {
 /// The policy of one group with 256 x 128 sums, and 144 KiB, for products whose weights come from a source: a stage of
 /// these is made for 256 rows. gemm_ring_tuning is that of devices with less shared memory, and of few rows.
 ///
-/// sm_80's code on an H200, codes of 8 and 4 bits, 4096 x 8192 x 8192, TFLOP/s in turns in one run, in which a matrix of
-/// weights has 468, in such tiles 472: 366 and 370. Half of the warps decode a half of a stage after the others: 331 and
-/// 323; a quarter of a stage earlier, and those 331 and 352. 128 x 128 with two groups, which decode twice as often: 304
-/// and 317. 256 rows (64 tall tiles): 156, in tiles of 128 x 128 230.
+/// sm_80's code on an H200, codes of 8 and 4 bits, 4096 x 8192 x 8192, TFLOP/s in turns in one run, in which a matrix
+/// of weights has 468, in such tiles 472: 366 and 370. Half of the warps decode a half of a stage after the others: 331
+/// and 323, or where all do so earlier 331 and 352. 128 x 128 with two groups, which decode twice as often: 304 and
+/// 317. 256 rows (64 tall tiles): 156, in tiles of 128 x 128 230.
 struct source_gemm_ring_tuning {
   using policy_type = gemm_ring_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 256, 128, 3, 1}; }
 };
 
 /// What a product of so many rows and columns costs by a policy: the sums of the multiprocessor that has most of them,
-/// in hundredths of the time that one takes in the largest tiles, 192 x 256, or 256 x 128 with a source. So 4096^3 takes tiles of 128 x 256, of which a
-/// multiprocessor of 132 has 4, where it would have 3 of 192 x 256.
+/// in hundredths of the time that one takes in the largest tiles: 192 x 256, or 256 x 128 with a source. So 4096^3
+/// takes tiles of 128 x 256, of which a multiprocessor of 132 has 4, where it would have 3 of 192 x 256.
 constexpr std::int64_t gemm_ring_cost(gemm_ring_policy policy, std::int64_t rows, std::int64_t columns,
                                       std::int64_t multiprocessors) {
   std::int64_t const percent = policy.rows >= 192 ? 100 : policy.columns == 256 ? 106 : 115;
