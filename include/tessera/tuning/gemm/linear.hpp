@@ -453,7 +453,9 @@ struct tall_gemm_ring_tuning {
 /// sm_80's code on an H200, codes of 8 and 4 bits, 4096 x 8192 x 8192, TFLOP/s in turns in one run, in which a matrix
 /// of weights has 468, in such tiles 472: 366 and 370. Half of the warps decode a half of a stage after the others: 331
 /// and 323, or where all do so earlier 331 and 352. 128 x 128 with two groups, which decode twice as often: 304 and
-/// 317. 256 rows (64 tall tiles): 156, in tiles of 128 x 128 230.
+/// 317. In another run, a matrix 454: 355 and 357, and the same within 2 % where all decode from the second, third or
+/// last quarter of a stage on. 256 rows, 64 tall tiles: 170 and 172, in tiles of 128 x 128 222; 512 rows: 338 and 342,
+/// 286 and 297.
 struct source_gemm_ring_tuning {
   using policy_type = gemm_ring_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 256, 128, 3, 1}; }
