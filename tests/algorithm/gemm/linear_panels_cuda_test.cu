@@ -8,9 +8,11 @@
 #include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/explain.hpp>
+#include <tessera/exec/policy_of.hpp>
 #include <tessera/map/add_bias.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
 
 #include "program/gemm/products_of_codes.cuh"
 #include "support/message_of.hpp"
@@ -20,11 +22,15 @@ using namespace tessera_test;
 
 namespace {
 
-constexpr std::int64_t least_tokens = panel_gemm_tuning{}(900).least_tokens;
-
-/// Whether this device has the program.
-bool has_panels() {
-  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900;
+/// The program of panels of so many columns on this device, or null where the portable one runs.
+char const* program_of_panels(std::int64_t columns) {
+  return has_warpgroup_programs() ? gemm_of_panels_model::name
+         : columns % 8 == 0       ? gemm_ring_of_panels_model::name
+                                  : nullptr;
+}
+/// The fewest tokens for which it runs.
+std::int64_t fewest_tokens() {
+  return policy_of<panel_gemm_tuning>(has_warpgroup_programs() ? 900 : 800).least_tokens;
 }
 
 /// A product of random inputs with codes of Q, in a workspace that is full of NaNs.
@@ -42,7 +48,7 @@ class paneled_product {
     w_.host = made_.values;
     exec_.copy(bias_, device_bias_);
   }
-  /// Counts wrong results with a workspace of at most `budget` bytes.
+  /// Counts wrong results with a workspace of at most `budget` bytes. `program`: what must be chosen, or null.
   std::int64_t wrong(std::int64_t budget, char const* program) {
     linear_options const options{.workspace_budget = budget};
     auto const source = made_.source();
@@ -56,7 +62,9 @@ class paneled_product {
     auto const forward = [&](auto const& exec) {
       layer::forward(exec, x_.on_device(), source, map, y_.on_device(), space, options);
     };
-    CHECK(explain(exec_, forward).choices.at(0).program == program);
+    if (program != nullptr) {
+      CHECK(explain(exec_, forward).choices.at(0).program == program);
+    }
     return wrong_on_device<bfloat16>(exec_, x_, w_, y_, bias_, [&] { forward(exec_); });
   }
 
@@ -77,22 +85,20 @@ template <class Q, class Output = bfloat16>
 void check_panels(std::int64_t tokens, std::int64_t rows, std::int64_t columns, placement outputs) {
   CAPTURE(tokens, rows, columns, outputs.offset, outputs.gap);
   paneled_product<Q, Output> product(tokens, rows, columns, outputs);
-  CHECK(product.wrong(room, gemm_of_panels_model::name) == 0);
-  CHECK(product.wrong(256 * 2 * align_up(columns, 8), gemm_of_panels_model::name) == 0);
+  CHECK(product.wrong(room, program_of_panels(columns)) == 0);
+  CHECK(product.wrong(256 * 2 * align_up(columns, 8), program_of_panels(columns)) == 0);
 }
 
 }  // namespace
 
 TEST_CASE("products with panels of weights on a GPU are right, whatever the extents", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (!has_panels()) {
-    TESSERA_SKIP("this device has no program for panels");
-  }
+  std::int64_t const least_tokens = fewest_tokens();
   using quantizer = symmetric_quantizer<8, 64>;
   for (std::int64_t const rows : {1, 7, 8, 255, 256, 257, 520}) {
     check_panels<quantizer>(least_tokens, rows, 64, aligned<bfloat16>(rows));
   }
-  for (std::int64_t const columns : {1, 7, 63, 65, 130}) {
+  for (std::int64_t const columns : {1, 7, 8, 63, 65, 72, 130, 136}) {
     check_panels<quantizer>(least_tokens + 1, 264, columns, aligned<bfloat16>(264));
     check_panels<two_to_a_byte<symmetric_quantizer<4, 64>>>(least_tokens + 1, 264, 2 * columns, {});
   }
@@ -103,22 +109,18 @@ TEST_CASE("products with panels of weights on a GPU are right, whatever the exte
 
 TEST_CASE("without room for a panel, or with few tokens, weights are multiplied as they are made", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (!has_panels()) {
-    TESSERA_SKIP("this device has no program for panels");
-  }
+  std::int64_t const least_tokens = fewest_tokens();
   using product = paneled_product<symmetric_quantizer<8, 64>, bfloat16>;
   product many(least_tokens, 264, 128, {});
-  CHECK(many.wrong(256 * 2 * 128 - 1, gemm_from_source_model::name) == 0);
-  CHECK(many.wrong(0, gemm_from_source_model::name) == 0);
-  CHECK(product(least_tokens - 1, 264, 128, {}).wrong(room, gemm_from_source_model::name) == 0);
+  CHECK(many.wrong(256 * 2 * 128 - 1, program_of_many_rows(128)) == 0);
+  CHECK(many.wrong(0, program_of_many_rows(128)) == 0);
+  CHECK(product(least_tokens - 1, 264, 128, {}).wrong(room, program_of_many_rows(128)) == 0);
   CHECK(product(16, 264, 128, {}).wrong(room, gemm_few_rows_model::name) == 0);
 }
 
 TEST_CASE("a workspace of fewer tokens, and a budget below zero, are refused", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  if (!has_panels()) {
-    TESSERA_SKIP("this device has no program for panels");
-  }
+  std::int64_t const least_tokens = fewest_tokens();
   using layer = linear<bfloat16>;
   cuda const exec;
   codes_on_device<symmetric_quantizer<8, 64>> const made(264, 128, 0);

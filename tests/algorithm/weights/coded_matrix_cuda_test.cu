@@ -106,7 +106,7 @@ TEST_CASE("products of few rows with coded weights are those with decoded weight
 
 TEST_CASE("products of many rows with coded weights are those with decoded weights", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  char const* const program = tessera_test::program_of_many_rows();
+  char const* const program = tessera_test::program_of_many_rows(128);
   CHECK(wrong_products<bfloat16>(17, 128, 2048, program) == 0);
   CHECK(wrong_products<bfloat16>(300, 264, 1040, program) == 0);
   CHECK(wrong_products<float>(257, 129, 64, program) == 0);

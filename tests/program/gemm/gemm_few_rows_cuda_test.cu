@@ -50,7 +50,7 @@ TEST_CASE("few rows times packed, uneven and whole-tensor codes on a GPU are rig
 TEST_CASE("what few rows of codes cannot be multiplied at once is multiplied by another program", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   using pairs = two_to_a_byte<symmetric_quantizer<4, 64>>;
-  char const* const other = program_of_many_rows();
+  char const* const other = program_of_many_rows(128);
   check_codes<pairs>(17, 64, 128, 0, other);
   check_codes<pairs>(4, 64, 128 + 16, 8, other);                  // rows of half a chunk more
   check_codes<pairs>(4, 64, 128, 8, other);                       // rows that do not lie at multiples of 16 bytes

@@ -65,11 +65,11 @@ TEST_CASE("what few rows of scaled codes cannot be multiplied at once is multipl
   }
   codes_on_device<pairs> const many(64, 128, 0);
   CHECK(wrong_products<bfloat16>(17, scaled_codes<pairs, bfloat16>{{}, many.source().codes, many.source().params},
-                                 many.values, program_of_many_rows()) == 0);
+                                 many.values, program_of_many_rows(128)) == 0);
   codes_on_device<pairs> const part(64, 128 + 32, 0);  // rows end inside of a group
   CHECK(wrong_products<bfloat16>(4, scaled_codes<pairs, bfloat16>{{}, part.source().codes, part.source().params},
                                  part.values, gemm_few_rows_model::name) == 0);
   codes_on_device<pairs> const shifted(64, 128, 8);  // rows that do not lie at multiples of 16 bytes
   CHECK(wrong_products<bfloat16>(4, scaled_codes<pairs, bfloat16>{{}, shifted.source().codes, shifted.source().params},
-                                 shifted.values, program_of_many_rows()) == 0);
+                                 shifted.values, program_of_many_rows(128)) == 0);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.cuh>
@@ -12,10 +13,13 @@
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/quantize/symmetric.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
 #include "algorithm/gemm/linear_on_device.cuh"
+#include "program/gemm/products_of_codes.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -130,6 +134,46 @@ std::int64_t wrong_of_policy(product_extents const& extents, std::int64_t worker
   });
 }
 
+/// The same with weights that a source makes of codes.
+template <Tuning Chosen, class Q>
+std::int64_t wrong_of_codes(product_extents const& extents, std::int64_t workers) {
+  codes_on_device<Q> const made(extents.columns, extents.depth, 0);
+  auto const source = made.source();
+  using ring = gemm_ring<operand_from_source<bfloat16, std::remove_const_t<decltype(source)>>, dense_schedule,
+                         store_sums_by_rows<bfloat16, plain_sum>, policy_of<Chosen>(800)>;
+  tessera::cuda const exec;
+  if (exec.template lacks<ring>()) {
+    WARN("this device has no shared memory for " << ring::rows << " x " << ring::columns << " sums");
+    return 0;
+  }
+  auto x = sampled<bfloat16>(exec, extents.rows, extents.depth, {0, 8}, 1);
+  matrix_on_device<bfloat16> w(exec, extents.columns, extents.depth, {});
+  w.host = made.values;
+  matrix_on_device<bfloat16> y(exec, extents.rows, extents.columns, aligned<bfloat16>(extents.columns));
+  auto const tiles_of = [](std::int64_t extent, int size) {
+    return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
+  };
+  dense_schedule const schedule{{tiles_of(extents.rows, ring::rows), tiles_of(extents.columns, ring::columns), 2},
+                                tiles_of(extents.depth, ring::depth)};
+  return wrong_on_device<bfloat16>(exec, x, w, y, {}, [&] {
+    ring const whole{{x.on_device()}, source, schedule, {{y.on_device()}, {}}};
+    exec.run(whole, workers);
+  });
+}
+
+/// The same for extents around those of tiles and of stages.
+template <Tuning Chosen, class Q>
+void check_codes_by() {
+  constexpr gemm_ring_policy policy = policy_of<Chosen>(800);
+  for (std::int64_t const depth : {8, 64, 72, 136, 200, 640}) {
+    for (std::int64_t const more : {-8, 0, 8}) {
+      CAPTURE(policy.rows, policy.columns, depth, more);
+      CHECK(wrong_of_codes<Chosen, Q>({policy.rows + more, policy.columns - more, depth}, 1) == 0);
+      CHECK(wrong_of_codes<Chosen, Q>({2 * policy.rows + more, 3 * policy.columns + more, depth}, 2) == 0);
+    }
+  }
+}
+
 /// The same for extents around those of tiles and of stages.
 template <Tuning Chosen>
 void check_policy() {
@@ -175,6 +219,14 @@ TEST_CASE("rings of all sizes give the product, whatever the extents", "[cuda]")
   check_policy<gemm_ring_tuning>();
   check_policy<wide_gemm_ring_tuning>();
   check_policy<tall_gemm_ring_tuning>();
+}
+
+TEST_CASE("rings whose lanes make stages of codes give the product, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_codes_by<gemm_ring_tuning, symmetric_quantizer<8, 64>>();
+  check_codes_by<source_gemm_ring_tuning, symmetric_quantizer<8, 64>>();
+  check_codes_by<gemm_ring_tuning, two_to_a_byte<symmetric_quantizer<4, 64>>>();
+  check_codes_by<source_gemm_ring_tuning, two_to_a_byte<symmetric_quantizer<4, 64>>>();
 }
 
 TEST_CASE("a ring of stages says which rows it does not take", "[cuda]") {

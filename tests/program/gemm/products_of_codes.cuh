@@ -20,15 +20,21 @@ namespace tessera_test {
 
 using namespace tessera;
 
-/// The program of products with more than a few rows on this device, or null where only the portable one runs.
-inline char const* program_of_many_rows() {
-  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_from_source_model::name : nullptr;
+/// Whether this device has sm_90a's programs.
+inline bool has_warpgroup_programs() {
+  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900;
+}
+/// The program of products with more than a few rows of so many elements of 16 bits on this device, or null where only
+/// the portable one runs: rows of inputs begin at multiples of 16 bytes, and gemm_ring needs rows that end there, too.
+inline char const* program_of_many_rows(std::int64_t columns) {
+  return has_warpgroup_programs() ? gemm_from_source_model::name
+         : columns % 8 == 0       ? gemm_ring_from_source_model::name
+                                  : nullptr;
 }
 
 /// The program of products of few rows with a coded_matrix on this device.
 inline char const* program_of_coded_rows() {
-  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_few_rows_boxes_model::name
-                                                                           : gemm_few_rows_coded_model::name;
+  return has_warpgroup_programs() ? gemm_few_rows_boxes_model::name : gemm_few_rows_coded_model::name;
 }
 
 /// Multiplies by a source, whose values on the host are `values`, and counts wrong results. `program` is the one that

@@ -73,3 +73,24 @@ TEST_CASE("the cost of a product by a ring counts whole tiles of the multiproces
   CHECK(best(1024, 1024) == 0);
   CHECK(best(1, 8192) == 0);
 }
+
+TEST_CASE("products with weights from a source take tall tiles where these fill the chip", "[host]") {
+  constexpr gemm_ring_policy plain = gemm_ring_tuning{}(800);
+  constexpr gemm_ring_policy tall = source_gemm_ring_tuning{}(800);
+  STATIC_REQUIRE((tall.rows + tall.columns) * tall.bytes * tall.stages <= 147 * 1024);  // sm_80 has 163
+  STATIC_REQUIRE(tall.rows * tall.columns == tall.lanes / 32 * 64 * 64);
+  STATIC_REQUIRE(gemm_ring_cost(tall, 257, 128, 1) == 2 * 256 * 128 * 100);
+  auto const takes_tall = [&](std::int64_t rows, std::int64_t columns) {
+    return gemm_ring_cost(tall, rows, columns, 132) < gemm_ring_cost(plain, rows, columns, 132);
+  };
+  CHECK(takes_tall(4096, 8192));
+  CHECK(takes_tall(512, 8192));
+  CHECK_FALSE(takes_tall(256, 8192));
+  CHECK_FALSE(takes_tall(17, 8192));
+}
+
+TEST_CASE("panels of weights are for fewer tokens where gemm_ring multiplies them", "[host]") {
+  STATIC_REQUIRE(panel_gemm_tuning{}(900).least_tokens == 1536);
+  STATIC_REQUIRE(panel_gemm_tuning{}(800).least_tokens == 1024);
+  STATIC_REQUIRE(panel_gemm_tuning{}(800).rows == 256);
+}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Linear layers on CUDA devices, where rows begin at multiples of 16 bytes: on sm_90a by warpgroups and TMA, from
-/// sm_80 on by mma.sync from a ring of stages; otherwise by the portable program with mma.sync. On sm_90a weights from
-/// a TileSource are made by warpgroups of their own, or for many tokens with a workspace by a program that writes
-/// panels of them to memory; from sm_80 on, for up to 16 tokens, codes in chunks are multiplied where they were read.
+/// sm_80 on by mma.sync from a ring of stages; otherwise by the portable program with mma.sync. Weights from a
+/// TileSource are made on sm_90a by warpgroups of their own, from sm_80 on by the warps that multiply, or for many
+/// tokens with a workspace by a program that writes panels of them to memory; and for up to 16 tokens codes in chunks
+/// are multiplied where they were read.
 ///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
 /// call is one launch, or two for each panel, and neither waits nor allocates.
@@ -12,6 +13,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/algorithm/gemm/linear_by_ring.cuh>
 #include <tessera/algorithm/gemm/linear_of_few_rows.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -23,7 +25,6 @@
 #include <tessera/map/from_column.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_from_source.cuh>
-#include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/program/gemm/store_sums.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -177,82 +178,6 @@ struct gemm_cooperative_model {
   }
 };
 
-/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes.
-struct gemm_ring_model {
-  static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
-
-  template <Executor Exec, class Problem>
-  static constexpr refusal refuses_types() {
-    return unless(!std::is_same_v<typename Problem::operand, float>, "mma.sync does not multiply fp32, only tf32");
-  }
-  template <class Architectures, class Operand, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates and numbers of tiles are 32-bit
-    using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
-    using directly = program_for<Operand, store_sums_directly<Output, Map>>;
-    std::int64_t const rows = problem.outputs.extent(0);
-    std::int64_t const columns = problem.outputs.extent(1);
-    std::int64_t const tiles =
-        divide_up(rows, std::int64_t{directly::rows}) * divide_up(columns, std::int64_t{directly::columns});
-    return first_of(
-        exec.template lacks<directly>(), unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
-        unless(rows < most && columns < most && problem.inputs.extent(1) < most && tiles < most / 4,
-               "extents exceed 31 bits"),
-        unless(chunks::suits(problem.inputs), "rows of inputs do not begin and end at multiples of 16 bytes"),
-        unless(chunks::suits(problem.weights), "rows of weights do not begin and end at multiples of 16 bytes"));
-  }
-  template <class Architectures, class Operand, class Output, class Map>
-  static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    if constexpr (is_16_bit_float<Output>) {
-      if (dense_chunks<Output>::suits(problem.outputs)) {
-        return run_by_rows(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
-      }
-    }
-    run_with<gemm_ring_tuning>(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
-  }
-
- private:
-  template <class Operand, class Epilogue, Tuning Chosen = gemm_ring_tuning>
-  using program_for = gemm_ring<Operand, dense_schedule, Epilogue, policy_of<Chosen>(800)>;
-
-  /// Enqueues the product by the policy that costs least, of those for which the device has the shared memory.
-  template <class Exec, class Problem, class Epilogue>
-  static void run_by_rows(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    using operand = typename Problem::operand;
-    if constexpr (is_16_bit_float<operand>) {
-      using tall = program_for<operand, Epilogue, tall_gemm_ring_tuning>;
-      using wide = program_for<operand, Epilogue, wide_gemm_ring_tuning>;
-      auto const cost = [&](gemm_ring_policy policy) {
-        return gemm_ring_cost(policy, problem.outputs.extent(0), problem.outputs.extent(1),
-                              exec.state->multiprocessors());
-      };
-      std::int64_t const of_wide = cost(policy_of<wide_gemm_ring_tuning>(800));
-      std::int64_t const of_others = cost(policy_of<gemm_ring_tuning>(800));
-      if (cost(policy_of<tall_gemm_ring_tuning>(800)) < min(of_wide, of_others) && !exec.template lacks<tall>()) {
-        return run_with<tall_gemm_ring_tuning>(exec, problem, epilogue);
-      }
-      if (of_wide < of_others && !exec.template lacks<wide>()) {
-        return run_with<wide_gemm_ring_tuning>(exec, problem, epilogue);
-      }
-    }
-    run_with<gemm_ring_tuning>(exec, problem, epilogue);
-  }
-  template <Tuning Chosen, class Exec, class Problem, class Epilogue>
-  static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    constexpr std::int32_t band = 8;  // rows of tiles that are taken together
-    using ring = program_for<typename Problem::operand, Epilogue, Chosen>;
-    auto const tiles_of = [](std::int64_t extent, int size) {
-      return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
-    };
-    dense_schedule const schedule{
-        {tiles_of(problem.outputs.extent(0), ring::rows), tiles_of(problem.outputs.extent(1), ring::columns), band},
-        tiles_of(problem.inputs.extent(1), ring::depth)};
-    ring const whole{{problem.inputs}, {problem.weights}, schedule, epilogue};
-    exec.run(whole, min(schedule.order.count(),
-                        std::int64_t{exec.state->multiprocessors()} * ring::blocks_per_multiprocessor));
-  }
-};
-
 /// gemm_from_source: sm_90a, inputs that TMA can load, weights from any TileSource.
 struct gemm_from_source_model {
   static constexpr char const* name = "gemm_from_source (TMA, wgmma)";
@@ -288,13 +213,15 @@ struct gemm_from_source_model {
   }
 };
 
-/// store_source and gemm_cooperative for one panel after the other: sm_90a, weights from any TileSource.
-struct gemm_of_panels_model {
-  static constexpr char const* name = "store_source, gemm_cooperative (TMA, wgmma)";
+namespace detail {
 
+/// store_source, and a product with what it wrote, for one panel after the other: weights from any TileSource. Product:
+/// a model of products with weights in memory.
+template <class Product>
+struct gemm_of_panels {
   template <Executor Exec, class Problem>
   static constexpr refusal refuses_types() {
-    return gemm_cooperative_model::refuses_types<Exec, Problem>();
+    return Product::template refuses_types<Exec, Problem>();
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec,
@@ -302,7 +229,7 @@ struct gemm_of_panels_model {
     if (problem.panel.data == nullptr) {
       return unless(false, "the workspace has no panel of weights");
     }
-    return gemm_cooperative_model::refuses(exec, product(problem, 0));
+    return Product::refuses(exec, product(problem, 0));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,
@@ -311,7 +238,7 @@ struct gemm_of_panels_model {
       auto const of_panel = product(problem, first);
       store_source<Weights> const panel{problem.weights, problem.panel.slice(0, 0, of_panel.outputs.extent(1)), first};
       exec.run(panel, panel.groups());
-      gemm_cooperative_model::run(exec, of_panel);
+      Product::run(exec, of_panel);
     }
   }
 
@@ -326,16 +253,29 @@ struct gemm_of_panels_model {
   }
 };
 
+}  // namespace detail
+
+/// store_source and gemm_cooperative: sm_90a.
+struct gemm_of_panels_model : detail::gemm_of_panels<gemm_cooperative_model> {
+  static constexpr char const* name = "store_source, gemm_cooperative (TMA, wgmma)";
+};
+/// store_source and gemm_ring: sm_80 and later.
+struct gemm_ring_of_panels_model : detail::gemm_of_panels<gemm_ring_model> {
+  static constexpr char const* name = "store_source, gemm_ring (cp.async, mma.sync)";
+};
+
 /// Panels are as large as each other, but the last.
 template <class Architectures, class Operand>
 struct rows_of_panels<basic_cuda<Architectures>, Operand> {
   using executor = basic_cuda<Architectures>;  ///< the executor that writes them
-  /// The number of rows, at most `most`; 0 for few tokens, and where the program is not compiled or not for the device.
+  /// The number of rows, at most `most`; 0 for few tokens, and where no program multiplies such operands by panels.
   std::int64_t operator()(executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t most) const {
-    constexpr panel_gemm_policy policy = policy_of<panel_gemm_tuning>(900);
-    constexpr bool has_program =
-        !gemm_cooperative_model::refuses_types<executor, linear_problem<Operand, float, plain_sum>>();
-    if (!has_program || exec.state->architecture() != 900 || tokens < policy.least_tokens) {
+    using problem = linear_problem<Operand, float, plain_sum>;
+    constexpr bool is_for_hopper = !gemm_cooperative_model::refuses_types<executor, problem>();
+    constexpr bool has_ring = !gemm_ring_model::refuses_types<executor, problem>();
+    bool const is_hopper = is_for_hopper && exec.state->architecture() == 900;
+    panel_gemm_policy const policy = is_hopper ? policy_of<panel_gemm_tuning>(900) : policy_of<panel_gemm_tuning>(800);
+    if ((!is_hopper && !has_ring) || tokens < policy.least_tokens) {
       return 0;
     }
     std::int64_t const at_a_time = most < columns ? most / policy.rows * policy.rows : columns;
@@ -351,43 +291,46 @@ struct rows_of_panels<basic_cuda<Architectures>, Operand> {
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_model, gemm_from_source_model, gemm_ring_from_source_model>;
 };
 /// The same where weights are exact codes with scales of groups.
 template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type =
-      model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model,
+                          gemm_from_source_model, gemm_ring_from_source_model>;
 };
 
 /// The same where weights are those of a coded_matrix.
 template <class Architectures, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, source_linear_problem<bfloat16, coded_weights, Output, Map>> {
   /// The list of models.
-  using type =
-      model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model,
+                          gemm_from_source_model, gemm_ring_from_source_model>;
 };
 
 /// The same with memory for panels.
 template <class Architectures, class Operand, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_model, gemm_of_panels_model, gemm_from_source_model>;
+  using type = model_list<gemm_few_rows_model, gemm_of_panels_model, gemm_ring_of_panels_model, gemm_from_source_model,
+                          gemm_ring_from_source_model>;
 };
 /// The same where weights are exact codes with scales of groups.
 template <class Architectures, class Operand, OperandCodes Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<Operand, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model,
-                          gemm_of_panels_model, gemm_from_source_model>;
+  using type =
+      model_list<gemm_few_rows_boxes_model, gemm_few_rows_scaled_model, gemm_few_rows_model, gemm_of_panels_model,
+                 gemm_ring_of_panels_model, gemm_from_source_model, gemm_ring_from_source_model>;
 };
 /// The same where weights are those of a coded_matrix.
 template <class Architectures, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, paneled_linear_problem<bfloat16, coded_weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model,
-                          gemm_of_panels_model, gemm_from_source_model>;
+  using type =
+      model_list<gemm_few_rows_boxes_model, gemm_few_rows_coded_model, gemm_few_rows_model, gemm_of_panels_model,
+                 gemm_ring_of_panels_model, gemm_from_source_model, gemm_ring_from_source_model>;
 };
 
 /// The programs that CUDA devices have for this call.

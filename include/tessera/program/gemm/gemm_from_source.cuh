@@ -45,22 +45,6 @@
 namespace tessera {
 inline namespace v0 {
 
-namespace detail {
-
-/// What a producer has on its way: nothing, where the source has no fetch().
-template <class S, class Tile>
-struct source_in_flight {
-  static constexpr bool is_fetched = false;
-};
-template <class S, class Tile>
-requires FetchedSource<S, cuda_warpgroup, Tile>
-struct source_in_flight<S, Tile> {
-  static constexpr bool is_fetched = true;
-  typename S::template fetched<cuda_warpgroup, Tile> data;
-};
-
-}  // namespace detail
-
 template <class Operand, TileSource B, class Epilogue, source_gemm_policy Policy>
 struct gemm_from_source {
   using value_type = typename gemm_operand<Operand>::value_type;
@@ -122,7 +106,7 @@ struct gemm_from_source {
 
  private:
   using sum_type = typename mma::sum_type;
-  using in_flight_type = detail::source_in_flight<B, b_tile>;
+  using in_flight_type = source_in_flight<B, cuda_warpgroup, b_tile>;
   /// K-tiles that a producer has on their way, for which a thread has up to 128 bytes of registers.
   static constexpr int ahead = sizeof(in_flight_type) <= 64 ? 2 : 1;
 

@@ -9,6 +9,13 @@
 /// join(), which is called after a tile of which ends() said that warps' states are to be joined, for the rows of one
 /// warp. Others have one for each warp.
 ///
+/// b is a matrix in memory, or comes from any TileSource: `gemm_ring<operand_from_source<Operand, Source>, ...>`. Then
+/// the lanes make its stages while they multiply: a FetchedSource's next stage is on its way to registers, and they
+/// store it halfway through another one, where a's copies begin; of any other source load() is called there. A stage is
+/// made again for each tile of its columns, so that tiles are tall. Of 256 x 128 sums and 64 codes of depth it has 8192
+/// of these, which take 4 to 5 instructions each: of each of the four schedulers 256 to 320 issue slots, beside 256
+/// products and 130 other instructions, in the 1562 cycles in which tensor cores multiply.
+///
 /// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
 /// shared memory; a warp has 128 products of 16 x 8 x 16. Of 192 x 256 sums: 6.3e6, 56 and 160 KiB, and 192. Sums are
 /// added up from the first to the last column of the depth.
@@ -17,6 +24,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/tile_source.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -29,14 +37,62 @@
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/fetched_source.hpp>
+#include <tessera/tile/swizzled_tile.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-template <class Operand, class Schedule, class Epilogue, gemm_ring_policy Policy>
+/// Names gemm_ring's operands where b comes from a source. Operand: how elements are multiplied.
+template <class Operand, TileSource Source>
+struct operand_from_source {
+  static_assert(std::is_same_v<typename Source::value_type, typename gemm_operand<Operand>::value_type>,
+                "tessera: the source has elements of the operand");
+};
+
+namespace detail {
+
+/// What gemm_ring's operands are: both in memory.
+template <class Operand>
+struct ring_operands {
+  using operand = Operand;
+  using b_type = dense_chunks<typename gemm_operand<Operand>::value_type>;
+  static constexpr bool has_source = false;
+};
+template <class Operand, class Source>
+struct ring_operands<operand_from_source<Operand, Source>> {
+  using operand = Operand;
+  using b_type = Source;
+  static constexpr bool has_source = true;
+};
+
+/// The grid in which warps divide a tile so that each has 64 of its columns.
+template <int Warps, int Columns>
+struct grid_of_64_columns {
+  static constexpr int columns = Columns / 64;
+  static constexpr int rows = Warps / columns;
+};
+
+/// Rows of a source from which stages are made, in place of stage_rows.
+struct rows_of_source {
+  std::int32_t first;  ///< the first one
+
+  __device__ __forceinline__ static rows_of_source none() { return {0}; }
+};
+
+}  // namespace detail
+
+/// Operands: how elements are multiplied, or operand_from_source.
+template <class Operands, class Schedule, class Epilogue, gemm_ring_policy Policy>
 struct gemm_ring {
-  using operand_type = typename gemm_operand<Operand>::value_type;
+  /// How elements are multiplied.
+  using operand_name = typename detail::ring_operands<Operands>::operand;
+  using operand_type = typename gemm_operand<operand_name>::value_type;
+  /// The second factor, transposed: columns x depth.
+  using b_type = typename detail::ring_operands<Operands>::b_type;
+  /// Whether lanes make stages of b.
+  static constexpr bool has_source = detail::ring_operands<Operands>::has_source;
   static constexpr int lanes = Policy.lanes;
   static constexpr int from_architecture = 800;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
@@ -47,18 +103,22 @@ struct gemm_ring {
   static_assert(Policy.bytes == 128, "tessera: stages of this program have 128 bytes of the depth");
   /// The group that runs it.
   using group_type = cuda_block<lanes>;
-  using mma = gemm_tile<Operand, shape<rows, columns, depth / 4>, group_type>;
-  /// How a tile lies in registers.
-  using registers = typename mma::registers;
   static constexpr int warps = lanes / 32;
+  using tile_shape = shape<rows, columns, depth / 4>;  ///< a tile, and the depth of a product
+  /// How a tile lies in registers.
+  using registers =
+      detail::gemm_fragments<operand_name, tile_shape, group_type, detail::grid_of_64_columns<warps, columns>>;
+  using mma = detail::tile_in_registers<operand_name, tile_shape, group_type, registers>;
   static constexpr int row_warps = registers::grid::columns;  ///< warps that share a row of a tile
   /// Whether the epilogue keeps states of rows from tile to tile.
   static constexpr bool keeps_rows = requires(Epilogue const& epilogue) { epilogue.ends(0); };
   static_assert(registers::column_tiles == 8, "tessera: a warp of this program has 64 columns");
 
-  using ring_type = swizzled_ring<mma, Policy.stages>;         ///< stages of both operands
-  using rows_of_a = stage_rows<operand_type, rows, lanes>;     ///< how a lane copies rows of a
-  using rows_of_b = stage_rows<operand_type, columns, lanes>;  ///< how a lane copies rows of b
+  using ring_type = swizzled_ring<mma, Policy.stages>;      ///< stages of both operands
+  using rows_of_a = stage_rows<operand_type, rows, lanes>;  ///< how a lane copies rows of a
+  using b_tile = swizzled_tile<operand_type, columns>;      ///< a stage of b
+  /// How a lane copies rows of b, or which rows of a source a stage has.
+  using rows_of_b = std::conditional_t<has_source, detail::rows_of_source, stage_rows<operand_type, columns, lanes>>;
 
   struct scratch_type {
     ring_type ring;                                                                         ///< stages of both operands
@@ -67,17 +127,22 @@ struct gemm_ring {
   };
 
   dense_chunks<operand_type> a;  ///< rows x depth
-  dense_chunks<operand_type> b;  ///< columns x depth: the second factor, transposed
+  b_type b;                      ///< columns x depth: the second factor, transposed
   Schedule schedule;
   Epilogue epilogue;
 
   /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
-    scratch.barriers.begin(group);
+    scratch.barriers.template begin<has_source>(group);
     ring_passage<mma, Policy.stages> passage{scratch.ring, scratch.barriers, {}};
-    filler fill{*this, group, workers, shared_address(&scratch.ring) + rows_of_a::offset(group.lane),
+    filler fill{*this,
+                group,
+                workers,
+                scratch.ring,
+                shared_address(&scratch.ring) + rows_of_a::offset(group.lane),
                 open(group, static_cast<std::int32_t>(block), workers)};
+    fill.fetch();
     passage.begin(fill);
     typename mma::sum_tile sums;
     for (auto index = static_cast<std::int32_t>(block); index < schedule.count(); index += workers) {
@@ -93,6 +158,10 @@ struct gemm_ring {
   }
 
  private:
+  using in_flight_type = source_in_flight<b_type, group_type, b_tile>;
+  static constexpr bool is_fetched = has_source && in_flight_type::is_fetched;  ///< whether stages of b are
+  struct nothing {};
+
   /// The next stage that is to be filled.
   struct cursor {
     rows_of_a of_a;
@@ -116,11 +185,19 @@ struct gemm_ring {
       return {rows_of_a::none(), rows_of_b::none(), index, 0, 0, 0};
     }
     return {rows_of_a::of(a.matrix, std::int64_t{item.row} * rows, group.lane),
-            rows_of_b::of(b.matrix, std::int64_t{item.column} * columns, group.lane),
+            open_b(group, item.column),
             index,
             item.first,
             item.k_tiles,
             0};
+  }
+  /// The rows of b of tiles in this column.
+  __device__ __forceinline__ rows_of_b open_b(group_type const& group, std::int32_t column) const {
+    if constexpr (has_source) {
+      return {column * columns};
+    } else {
+      return rows_of_b::of(b.matrix, std::int64_t{column} * columns, group.lane);
+    }
   }
 
   /// What fills the ring: the lane's copies of one stage after the other, of all work items.
@@ -128,21 +205,46 @@ struct gemm_ring {
     gemm_ring const& program;
     group_type const& group;
     std::int32_t workers;
+    ring_type& ring;
     std::uint32_t to;  ///< the address of the lane's first chunk in the ring
     cursor at;
+    /// The next stage of b.
+    std::conditional_t<is_fetched, in_flight_type, nothing> in_flight;
     static constexpr std::uint32_t to_b = sizeof(ring_type::a);  ///< bytes from stages of a to those of b
+    static constexpr bool stores = has_source;                   ///< whether lanes write stages
 
     [[nodiscard]] __device__ __forceinline__ bool has_stage() const { return at.k_tiles > 0; }
+    /// The column of the operands at which the next stage begins.
+    [[nodiscard]] __device__ __forceinline__ std::int32_t column() const {
+      return has_stage() ? program.schedule.k_tile(at.first + at.k) * depth : 0;  // lists may be empty
+    }
     __device__ __forceinline__ void begin(int stage) const {
-      std::int32_t const column =
-          has_stage() ? program.schedule.k_tile(at.first + at.k) * depth : 0;  // lists may be empty
+      std::int32_t const from = column();
       auto const number = static_cast<std::uint32_t>(stage);
-      at.of_a.begin(program.a.matrix, column, to + number * ring_type::a_bytes, group.lane);
-      at.of_b.begin(program.b.matrix, column, to + to_b + number * ring_type::b_bytes, group.lane);
+      at.of_a.begin(program.a.matrix, from, to + number * ring_type::a_bytes, group.lane);
+      if constexpr (!has_source) {
+        at.of_b.begin(program.b.matrix, from, to + to_b + number * ring_type::b_bytes, group.lane);
+      } else if (has_stage()) {
+        auto& tile = stage_along<operand_type, columns>(ring.b[stage]);
+        if constexpr (is_fetched) {
+          program.b.store(group, in_flight.data, tile);
+        } else {
+          program.b.load(group, tile, at.of_b.first, from);
+        }
+      }
     }
     __device__ __forceinline__ void advance() {
       if (++at.k == at.k_tiles) {
         at = program.open(group, at.index, workers);
+      }
+      fetch();
+    }
+    /// Has the next stage of a source on its way.
+    __device__ __forceinline__ void fetch() {
+      if constexpr (is_fetched) {
+        if (has_stage()) {
+          program.b.fetch(group, in_flight.data, at.of_b.first, column());
+        }
       }
     }
   };

@@ -33,5 +33,18 @@ concept FetchedSource =
                   "and store(group, fetched const&, tile) const">);
 // clang-format on
 
+/// What a group has of a tile on its way to registers: nothing, where the source has no fetch().
+template <class S, class G, class Tile>
+struct source_in_flight {
+  static constexpr bool is_fetched = false;  ///< whether the source has fetch()
+};
+/// The same of a FetchedSource.
+template <class S, class G, class Tile>
+requires FetchedSource<S, G, Tile>
+struct source_in_flight<S, G, Tile> {
+  static constexpr bool is_fetched = true;
+  typename S::template fetched<G, Tile> data;  ///< what is on its way
+};
+
 }  // namespace v0
 }  // namespace tessera

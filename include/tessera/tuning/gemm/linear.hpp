@@ -97,11 +97,11 @@ struct panel_gemm_policy {
   }
 };
 
-/// The policy for sm_90a.
+/// The policy for sm_90a, and for GPUs whose products are those of gemm_ring.
 ///
-/// H200, codes of 8 and of 4 bits with groups of 128, 8192 x 8192 weights in bf16, rate over that of cuBLAS in one run.
-/// Writing all of the weights takes 57 to 68 us, and the product with a matrix of weights has 0.98 and 1.00 of cuBLAS's
-/// rate:
+/// sm_90a, H200, codes of 8 and of 4 bits with groups of 128, 8192 x 8192 weights in bf16, rate over that of cuBLAS in
+/// one run. Writing all of the weights takes 57 to 68 us, and the product with a matrix of weights has 0.98 and 1.00 of
+/// cuBLAS's rate:
 ///
 ///     rows of a panel        none: gemm_from_source    1024           2048           4096           all
 ///        512 tokens          0.68  0.78             0.28  0.28     0.41  0.42     0.39  0.40     0.59  0.62
@@ -113,9 +113,16 @@ struct panel_gemm_policy {
 ///
 /// 4096 tokens, 14336 x 4096 in 8 bits and 4096 x 14336 in 4: none 0.76 and 0.80, 2048 rows 0.82 and 0.90, 4096 rows
 /// 0.85 and 0.92, 8192 rows of the former 0.87.
+///
+/// sm_80's code on an H200, the same weights in one panel, TFLOP/s in turns in one run with gemm_ring over a matrix of
+/// weights; 512, 1024, 1536, 2048 and 4096 tokens: 324, 385, 429, 424 and 448 from 8 bits, 332, 390, 435, 428 and 450
+/// from 4, and 445, 457, 487, 464 and 468 of a matrix. gemm_ring with weights from a source has 0.78 of that with 4096
+/// tokens. The portable programs have 77 and 93 there.
 struct panel_gemm_tuning {
   using policy_type = panel_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {1536, 256}; }
+  TESSERA_FN constexpr policy_type operator()(int architecture) const {
+    return {architecture >= 900 ? 1536 : 1024, 256};
+  }
 };
 
 /// The policy of products of few rows with weights in chunks of codes (program/gemm/gemm_few_rows.cuh).
@@ -440,12 +447,26 @@ struct tall_gemm_ring_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 256, 256, 128, 3, 1}; }
 };
 
+/// The policy of one group with 256 x 128 sums, and 144 KiB, for products whose weights come from a source: a stage of
+/// these is made for 256 rows. gemm_ring_tuning is that of devices with less shared memory, and of few rows.
+///
+/// sm_80's code on an H200, codes of 8 and 4 bits, 4096 x 8192 x 8192, TFLOP/s in turns in one run, in which a matrix
+/// of weights has 468, in such tiles 472: 366 and 370. Half of the warps decode a half of a stage after the others: 331
+/// and 323, or where all do so earlier 331 and 352. 128 x 128 with two groups, which decode twice as often: 304 and
+/// 317. In another run, a matrix 454: 355 and 357, and the same within 2 % where all decode from the second, third or
+/// last quarter of a stage on. 256 rows, 64 tall tiles: 170 and 172, in tiles of 128 x 128 222; 512 rows: 338 and 342,
+/// 286 and 297.
+struct source_gemm_ring_tuning {
+  using policy_type = gemm_ring_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 128, 256, 128, 3, 1}; }
+};
+
 /// What a product of so many rows and columns costs by a policy: the sums of the multiprocessor that has most of them,
-/// in hundredths of the time that one takes in tiles of 192 x 256. So 4096^3 takes tiles of 128 x 256, of which a
-/// multiprocessor of 132 has 4, where it would have 3 of 192 x 256.
+/// in hundredths of the time that one takes in the largest tiles: 192 x 256, or 256 x 128 with a source. So 4096^3
+/// takes tiles of 128 x 256, of which a multiprocessor of 132 has 4, where it would have 3 of 192 x 256.
 constexpr std::int64_t gemm_ring_cost(gemm_ring_policy policy, std::int64_t rows, std::int64_t columns,
                                       std::int64_t multiprocessors) {
-  std::int64_t const percent = policy.rows == 192 ? 100 : policy.columns == 256 ? 106 : 115;
+  std::int64_t const percent = policy.rows >= 192 ? 100 : policy.columns == 256 ? 106 : 115;
   std::int64_t const tiles =
       divide_up(rows, std::int64_t{policy.rows}) * divide_up(columns, std::int64_t{policy.columns});
   std::int64_t const rounds = divide_up(tiles, multiprocessors * policy.blocks);

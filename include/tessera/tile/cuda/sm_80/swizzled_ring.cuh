@@ -18,6 +18,7 @@
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_80/swizzled_operands.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/swizzled_tile.hpp>
@@ -63,14 +64,15 @@ struct stage_across {
 /// What the warps of a thread block wait for in a ring.
 template <int Stages>
 struct ring_barriers {
-  shared_barrier filled[Stages];  ///< all lanes' copies to a stage have come
+  shared_barrier filled[Stages];  ///< all lanes' copies to a stage have come, and what they stored is there
   shared_barrier read[Stages];    ///< all warps have loaded what a stage has
 
-  /// Initialises them. All threads of the group call it, once.
-  template <class G>
+  /// Initialises them. All threads of the group call it, once. Stores: whether lanes also write stages, of which warps
+  /// say so.
+  template <bool Stores = false, class G>
   __device__ __forceinline__ void begin(G const& group) {
     if (group.lane < Stages) {
-      filled[group.lane].init(G::size);
+      filled[group.lane].init(Stores ? G::size + G::warps : G::size);
       read[group.lane].init(G::warps);
     }
     group.sync();
@@ -91,6 +93,15 @@ struct ring_place {
     return {turns ? stage + Steps - Stages : stage + Steps, turns ? parity ^ 1U : parity};
   }
 };
+
+/// Whether a Fill's lanes write stages, beside their copies.
+template <class Fill>
+inline constexpr bool stores_stages = false;
+template <class Fill>
+requires requires {
+  Fill::stores;
+}
+inline constexpr bool stores_stages<Fill> = Fill::stores;
 
 /// A ring on its way through a program.
 template <class M, int Stages>
@@ -114,6 +125,12 @@ struct ring_passage {
     fill.begin(at.stage);
     if (fills) {
       barriers.filled[at.stage].arrive_after_copies();
+      if constexpr (stores_stages<Fill>) {
+        sync_warp();
+        if (thread_index() % lanes_in_a_warp == 0) {
+          barriers.filled[at.stage].arrive();
+        }
+      }
       fill.advance();
     }
   }
@@ -206,7 +223,8 @@ struct passing_operands {
 /// earlier call has begun the first ones. All warps of the group reach this call.
 ///
 /// Fill: what fills stages, one after the other. begin(stage) starts the lane's copies; has_stage() says whether a
-/// stage is left, without which begin() copies nothing that counts; advance() goes on to the next one.
+/// stage is left, without which begin() copies nothing that counts; advance() goes on to the next one. Where `stores`
+/// is true, begin() also writes to the stage.
 template <swizzled_order OfA, swizzled_order OfB, class Passage, class Fill>
 __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_type const& group, Passage& passage,
                                                   int steps, Fill& fill, typename Passage::mma::sum_tile& sums) {
