@@ -224,8 +224,8 @@ struct correct_tiles {
     float sums[tiles][4] = {};
     int const of_lane = of.first + mine.lane / 4;
     // The lane gives a row of 16 bytes: of means 0 to 7, 8 to 15, and the same of the next 8 places.
-    std::uint32_t const from = detail::plain_shared_address(
-        &staged[of.first + mine.lane % 16][mine.lane / 16 * piece_numbers]);
+    std::uint32_t const from =
+        detail::plain_shared_address(&staged[of.first + mine.lane % 16][mine.lane / 16 * piece_numbers]);
 #pragma unroll
     for (int block = 0; block < 2 * blocks; ++block) {
       std::uint32_t left[4];
@@ -233,8 +233,7 @@ struct correct_tiles {
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
         uint4 const& piece = words[i][block / 2];
-        warp_mma<T>::multiply(sums[i], left,
-                              {block % 2 == 0 ? piece.x : piece.z, block % 2 == 0 ? piece.y : piece.w});
+        warp_mma<T>::multiply(sums[i], left, {block % 2 == 0 ? piece.x : piece.z, block % 2 == 0 ? piece.y : piece.w});
       }
     }
     std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;
