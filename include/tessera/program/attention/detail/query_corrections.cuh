@@ -17,7 +17,9 @@
 /// It is not the writes alone: without them a fourth of the time goes, and memory that a block writes in one piece, or
 /// 128 means at a time in shared memory, change nothing. Keys as left operands take two thirds of the instructions (200
 /// in place of 310 for 512 scores), but their pieces must be moved to registers that follow each other while they
-/// arrive, so that a block waits for them nine times: 1.2 times as long.
+/// arrive, so that a block waits for them nine times: 1.2 times as long. Of the 310 instructions 78 moved pieces of
+/// means between registers and 16 looked whether keys exist; means that lie as ldmatrix takes them need no moves, and
+/// whole tiles look at nothing: about 200 instructions, and 0.4 % less time of an attention.
 ///
 /// Where no query sees keys from some distance behind it on (`keys_behind`), scores that nobody sees are not made: half
 /// of them where queries are as many as keys.
