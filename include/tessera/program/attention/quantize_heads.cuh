@@ -232,12 +232,10 @@ struct encode_tiles : head_lanes<T, Channels> {
     std::int64_t const row = std::int64_t{head} * query_blocks + at;
     if (part == 0) {
       sums[1][channel] = rounded;
+      mean_queries.put(row, channels, channel, store<T>(exists ? rounded : 0.0F));
     }
     if (exists) {
       query_means[row * channels + channel] = rounded;
-    }
-    if (part == 0 && channel < mean_queries.padded(channels)) {
-      mean_queries.row(row, channels)[mean_queries.place_of(channel)] = store<T>(exists ? rounded : 0.0F);
     }
     add_products(group, head, exists ? channel : -1, rounded, scratch);
     group.sync();

@@ -26,8 +26,9 @@
 ///      64        128 + 144      328            258
 ///
 /// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
-/// possible: about 35 (a LinearBias) or 200 (a dense_bias) instructions more a tile. Of scores of mean queries it is 35
-/// fewer, since tensor cores make what sums begin at, in 64 cycles more (attention/detail/correction_products.cuh).
+/// possible: about 110 instructions more a tile for a dense_bias. Of scores of mean queries and of a LinearBias it is
+/// 30 fewer, since tensor cores make what sums begin at, in 64 cycles more (attention/detail/correction_products.cuh,
+/// attention/detail/line_products.cuh).
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
@@ -50,6 +51,7 @@
 #include <tessera/program/attention/detail/forward_pipeline.cuh>
 #include <tessera/program/attention/detail/forward_queries.cuh>
 #include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/program/attention/detail/forward_steps.cuh>
 #include <tessera/program/attention/detail/line_products.cuh>
 #include <tessera/program/attention/detail/listed_steps.cuh>
 #include <tessera/program/attention/detail/score_terms.cuh>
@@ -189,12 +191,12 @@ struct warpgroup_attention {
       attend_listed(scratch, state, reads);
       queries_are_read.arrive();
     } else {
-      skip(reads, uniform(own(scratch, state).end - own(scratch, state).own_end));
+      pass_over(reads, uniform(own(scratch, state).end - own(scratch, state).own_end));
       if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
         attend_tiles(scratch, state, reads);
       }
       queries_are_read.arrive();
-      skip(reads, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
+      pass_over(reads, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     }
     finish(scratch, state);
   }
@@ -249,11 +251,11 @@ struct warpgroup_attention {
                                                tile_reader const& reads) const {
     steps_from_last left{0, uniform(own(scratch, state).own_end)};
     for (pipeline_step const at : pipelined(reads, left.take_from(uniform(own(scratch, state).full_end)))) {
-      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, reads, at.index);
+      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, reads, known_tile{at.index});
     }
     attend_full_tiles(scratch, state, reads, left);
     for (pipeline_step const at : pipelined(reads, left.take_from(uniform(own(scratch, state).own_begin)))) {
-      do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, at.index);
+      do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, known_tile{at.index});
     }
   }
 
@@ -266,14 +268,14 @@ struct warpgroup_attention {
       std::int32_t const others = left.take_from(max(full_begin, 1)).count();
       for (pipeline_step const at : pipelined(reads, steps_from_last{0, others})) {
         static_cast<void>(at);
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, 1);  // any tile but the first
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, known_tile{1});  // any tile but the first
       }
       if (full_begin > 0) {
         return;
       }
     }
     for (pipeline_step const at : pipelined(reads, left.take_from(full_begin))) {
-      do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, at.index);
+      do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, known_tile{at.index});
     }
   }
 
@@ -302,23 +304,17 @@ struct warpgroup_attention {
     }
   }
 
-  /// Attends over the tile at `state.tile`, of which the keys are there.
-  template <tile_mask Mask, tile_scales Scales>
-  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
-                                          std::int32_t tile) const {
-    do_tile<Mask, Scales>(scratch, state, reads, known_tile{tile});
-  }
-  /// Tile: a known_tile or a listed_tile.
+  /// Attends over the tile at `state.tile`, of which the keys are there. Tile: a known_tile or a listed_tile.
   template <tile_mask Mask, tile_scales Scales, class Tile>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
                                           Tile const& tile) const {
     if constexpr (terms_type::is_none) {
       start_scores<false>(state);
-      float const scale = scale_of(scratch, state);
+      float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
       std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
       await_multiply<0>(state.scores);
       reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
-      key_limits const limits = limits_of<Mask>(scratch, state, number);
+      key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
     } else if constexpr (pipeline_type::begins_at_corrections && Scales == tile_scales::small) {
       take_begun<Mask>(scratch, state, reads, tile);
@@ -326,8 +322,7 @@ struct warpgroup_attention {
       take_line<Mask>(scratch, state, reads, tile);
     } else {
       take_with_terms<Mask, Scales>(scratch, state, tile.number());
-      float const after = state.rows.reference(0) + state.rows.reference(1);  // they follow from all terms
-      reads.release_first(after);
+      reads.release_first(state.rows.reference(0) + state.rows.reference(1));  // they follow from all terms
     }
     state.rows.pack(state.scores, state.weights);
     static_cast<void>(reads.await_second());  // it is at `state.tile`, too
@@ -349,10 +344,10 @@ struct warpgroup_attention {
     start_scores<true>(state);
     auto const limits_of_tile = scratch.begun.limits[state.tile.stage][warpgroup];
     float const units = scratch.begun.units[state.warp];
-    float const scale = scale_of(scratch, state);
+    float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
     std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
     await_multiply<0>(state.scores);
-    key_limits const limits = limits_of<Mask>(scratch, state, number);
+    key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
     if (limits_of_tile.reach * units < scratch.begun.widest) {
       float const read = __fmaf_rn(scale, limits_of_tile.middle, limits_of_tile.reach);
       reads.release_first(Mask == tile_mask::none ? read : tile.behind(number, read));
@@ -363,10 +358,7 @@ struct warpgroup_attention {
     }
     start_scores<false>(state);
     await_multiply<0>(state.scores);
-    row_terms added;
-    make_terms<Mask>(scratch, state, tile.number(), added);
-    state.rows.template take<Mask, tile_scales::small>(state.scores, scale, added, limits, tile.is_first(),
-                                                       state.factor);
+    add_terms<Mask, tile_scales::small>(scratch, state, tile.number(), scale, limits);
     reads.release_first(state.rows.reference(0) + state.rows.reference(1));  // they follow from all terms
   }
 
@@ -374,12 +366,11 @@ struct warpgroup_attention {
   template <tile_mask Mask, class Tile>
   __device__ __forceinline__ void take_line(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
                                             Tile const& tile) const {
-    float const scale = scale_of(scratch, state);
+    float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
     std::int32_t const number = tile.number();
     line_in_tile const line = terms.line_of(own(scratch, state), state.warp, number);
-    score_row_values<float> const offset{{{line.first, line.second}}};
     float const quotient = line.slope * fast_reciprocal(scale);
-    bool const has_begun = all_of_warp((line_products::has_room(quotient) & rows_type::has_room(offset)) != 0);
+    bool const has_begun = all_of_warp((line_products::has_room(quotient) & rows_type::has_room(line.offset)) != 0);
     line_products::mma::a_tile left;
     line_products::make_left(has_begun ? quotient : 0.0F, left);
     pin_registers(left);
@@ -390,17 +381,14 @@ struct warpgroup_attention {
     await_multiply<0>(state.scores);
     pin_registers(left);
     reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
-    key_limits const limits = limits_of<Mask>(scratch, state, number);
+    key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
     if (has_begun) {
-      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, offset, limits, tile.is_first(),
+      state.rows.template take_begun<Mask, terms_type>(state.scores, scale, line.offset, limits, tile.is_first(),
                                                        state.factor);
       return;
     }
     rows_type::end_at_base(state.scores);
-    row_terms added;
-    make_terms<Mask>(scratch, state, number, added);
-    state.rows.template take<Mask, tile_scales::small>(state.scores, scale, added, limits, tile.is_first(),
-                                                       state.factor);
+    add_terms<Mask, tile_scales::small>(scratch, state, number, scale, limits);
   }
 
   /// Makes weights of a tile's scores, to which terms are added: before the products where that is possible, since it
@@ -408,7 +396,7 @@ struct warpgroup_attention {
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void take_with_terms(scratch_type& scratch, consumer_state& state,
                                                   std::int32_t tile) const {
-    float const scale = scale_of(scratch, state);
+    float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
     // Tiles with a mask are few: begun sums of these, too, would have ptxas spill more registers in all tiles.
     constexpr bool begins = Mask == tile_mask::none && Scales == tile_scales::small && Channels <= 128 &&
                             rows_type::begins_at_terms && !Policy.begins_at_products;
@@ -428,10 +416,16 @@ struct warpgroup_attention {
         return;
       }
     }
-    key_limits const limits = limits_of<Mask>(scratch, state, tile);
+    key_limits const limits = limits_in_tile<Mask>(own(scratch, state), tile);
+    add_terms<Mask, Scales, begins>(scratch, state, tile, scale, limits);
+  }
+  /// Makes weights of a tile's sums of products, to which terms are added then. HasBegun: the sums began at terms.
+  template <tile_mask Mask, tile_scales Scales, bool HasBegun = false>
+  __device__ __forceinline__ void add_terms(scratch_type& scratch, consumer_state& state, std::int32_t tile,
+                                            float scale, key_limits const& limits) const {
     row_terms added;
     make_terms<Mask>(scratch, state, tile, added);
-    if constexpr (begins) {
+    if constexpr (HasBegun) {
       rows_type::template end<terms_type>(state.scores, scale, added);
     }
     state.rows.template take<Mask, Scales>(state.scores, scale, added, limits, tile == 0, state.factor);
@@ -472,37 +466,6 @@ struct warpgroup_attention {
                           keys.further(shape::step_bytes(step, attention_tile_keys)), Adds || step != 0);
     }
     commit_multiply();
-  }
-
-  template <tile_mask Mask>
-  __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
-                                                         std::int32_t tile) {
-    if constexpr (Mask == tile_mask::none) {
-      return {};
-    } else {
-      warp_work_item const volatile& work = own(scratch, state);
-      return key_limits::of(warpgroup_lane::in_warp(thread_index_here()), work.low, work.high, work.keys,
-                            tile * attention_tile_keys);
-    }
-  }
-
-  /// Passes over tiles that only other rows of the block need.
-  __device__ __forceinline__ static void skip(tile_reader const& reads, std::int32_t tiles) {
-    for (pipeline_step const at : pipelined(reads, steps_from_last{0, tiles})) {
-      static_cast<void>(at);
-      pass_over(reads);
-    }
-  }
-  __device__ __forceinline__ static void pass_over(tile_reader const& reads) {
-    reads.release_first();
-    static_cast<void>(reads.await_second());
-    reads.release_second();
-  }
-
-  /// The factor that turns the lane's scores of the tile at `state.tile` into logits.
-  __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
-    unsigned const index = thread_index_here();
-    return state.query_scales[index / 4] * scratch.key_scales[state.tile.stage][index % 4];
   }
 
   __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {

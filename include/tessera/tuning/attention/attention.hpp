@@ -159,8 +159,14 @@ struct attention_wide_keys_tuning {
 /// Counted in the machine code of a tile of 128 channels without a mask: 374 instructions without terms, 408 with a
 /// linear_bias, 580 with dense biases. The ratio of speeds is nearly that of instructions. A linear_bias had 423 while
 /// the compiler copied the second row's sums from the first one's, 32 moves of two cycles, and each tile read the
-/// head's slope from memory before its products could begin. The column of mean queries is of smoothed queries while
-/// lanes made what sums begin at; see attention_corrections_tuning.
+/// head's slope from memory before its products could begin. The columns of a linear_bias and of mean queries are of
+/// the time when lanes made what sums begin at; see attention_line_tuning and attention_corrections_tuning.
+///
+/// Dense biases since, 128 channels, from bf16 to bf16 and over codes, relative to sage_attention2 with loops that are
+/// words: .700 and .695; loaded as matrices, 8 instructions in place of 32: .716 and .710. That sums begin where they
+/// may is seen at each row's largest sum in place of each term before the products: .775 and .771 (causal .780 and
+/// .777; before .712 and .705). 64 channels, from bf16 to bf16: .708 (.653). With begun sums in tiles with a mask, too,
+/// ptxas spills 11 registers in each tile in place of 6.
 ///
 /// Sums of products of e4m3 do not begin at terms, which they would cut off at 13 bits: terms are added to scores. With
 /// a linear_bias the speed is .83 of sage_attention2's without (128 channels, from bf16 to bf16; sage_attention2 with
@@ -202,7 +208,8 @@ struct attention_terms_tuning {
 ///
 /// From bf16 to bf16 making codes takes 145 us more than without smoothed queries, in which corrections are made and
 /// written as fp32, 268 MB (program/attention/detail/query_corrections.cuh). Making them by wgmma, with means kept in
-/// shared memory for 8 tiles, did not change the time.
+/// shared memory for 8 tiles, did not change the time. Since means are left operands as ldmatrix takes them, without
+/// moves between registers, 128 channels have .891 from bf16 to bf16 and causal .882 in place of .887 and .877.
 template <int Channels>
 struct attention_corrections_tuning {
   using policy_type = warpgroup_attention_policy;
@@ -214,6 +221,19 @@ struct attention_corrections_tuning {
 
 /// The policy for up to 128 channels where a linear_bias is added to scores: tensor cores make what sums of products
 /// begin at (program/attention/detail/line_products.cuh).
+///
+/// H200, 16K tokens, sage_attention2 with a linear_bias, speed relative to it without, in turns (bench/attention), over
+/// codes and from bf16 to bf16, after its loops became words:
+///
+///     128 channels                                     codes   causal   bf16   causal
+///     this                                             .928    .937     .923   .926
+///     lanes make what sums begin at                    .867    .885     .865   .878
+///      64 channels
+///     this                                             .895    .897     .894   .890
+///     lanes make what sums begin at                    .828    .838     .829   .834
+///
+/// A tile of 128 channels without a mask has 340 instructions in place of 408, and tensor cores 64 cycles more. With
+/// conditions that may be skipped (&& in place of &) the loop had branches, 35 instructions and 7 spills more.
 template <int Channels>
 struct attention_line_tuning {
   using policy_type = warpgroup_attention_policy;

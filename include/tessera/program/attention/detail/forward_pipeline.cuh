@@ -56,9 +56,8 @@ struct attention_pipeline {
   /// Whether sums begin at terms on a line that tensor cores make.
   static constexpr bool begins_at_line = Policy.begins_at_products && Terms::is_line;
   /// What sums begin at, if they begin at products.
-  using begun_type =
-      std::conditional_t<begins_at_corrections, correction_products<Policy.consumers, Policy.stages>,
-                         std::conditional_t<begins_at_line, line_products, no_terms>>;
+  using begun_type = std::conditional_t<begins_at_corrections, correction_products<Policy.consumers, Policy.stages>,
+                                        std::conditional_t<begins_at_line, line_products, no_terms>>;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,

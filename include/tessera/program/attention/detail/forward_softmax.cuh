@@ -147,8 +147,7 @@ struct attention_weights : attention_rows<Softmax> {
 
   /// Makes sums of products of sums that began at `integer_magic`.
   static __device__ __forceinline__ void end_at_base(bits_type& sums) {
-    score_words::each_with_row(rows::lane(), sums,
-                               [](int, int, std::int32_t& sum) { sum -= score_sums::magic_bits; });
+    score_words::each_with_row(rows::lane(), sums, [](int, int, std::int32_t& sum) { sum -= score_sums::magic_bits; });
   }
   /// Whether take_begun() may take these offsets.
   [[nodiscard]] __device__ __forceinline__ static bool has_room(row_values<float> const& offset) {
@@ -168,9 +167,9 @@ struct attention_weights : attention_rows<Softmax> {
         most);
   }
   /// Whether take_begun() may take a lane's sums, of which largest_begun() is known. It may be that it may, too, where
-  /// this is false: if is_begun() says so of what they began at. Products of codes are within 2^21, so that all sums that began beyond 2^24 would be above the
-  /// window, and those that began below 2^23, of which the bits are other units, are `window_depth` below its begin:
-  /// their weights are 0 in truth and as they are.
+  /// this is false: if is_begun() says so of what they began at. Products of codes are within 2^21, so that all sums
+  /// that began beyond 2^24 would be above the window, and those that began below 2^23, of which the bits are other
+  /// units, are `window_depth` below its begin: their weights are 0 in truth and as they are.
   [[nodiscard]] __device__ __forceinline__ static bool is_in_window(row_values<std::int32_t> const& most, float scale,
                                                                     row_values<float> const& offset) {
     std::uint32_t is_inside = scale >= least_scale ? 1 : 0;  // a word: bools have branches

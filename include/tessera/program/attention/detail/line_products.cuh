@@ -21,8 +21,8 @@
 /// cores cut off: 18. Rounding of codes of 128 channels moves scores by 200 (rms). A lane's quotient is taken if
 /// `widest` has room for its terms; else all lanes of its warp give 0, so that sums begin at base.
 ///
-/// Cost for a warpgroup and a tile: 64 cycles of the tensor cores, of 528 with 128 channels, and about 25 instructions;
-/// 64 instructions that make floats of sums are spared.
+/// Cost for a warpgroup and a tile: 64 cycles of the tensor cores, of 528 with 128 channels, and 34 instructions
+/// fewer than without terms: 64 that make floats of sums are spared.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 /// `mean_operands`: means of queries as encode_tiles leaves them for correct_tiles: in the type of keys, which they are
 /// rounded to, each with its product with the mean key.
 ///
-///     row       channels of T, zeros up to a multiple of 32, then one float: factor * mean query . mean key, in 16 bytes
+///     row       channels of T, zeros up to a multiple of 32; one float, factor * mean query . mean key, in 16 bytes
 ///     order     batch, query head, block of queries
 ///
 /// Of each 32 channels, pairs number 4 t + s, t and s being 0 to 3, have place 4 s + t: the left operands that match
@@ -36,6 +36,12 @@ struct mean_operands {
   [[nodiscard]] TESSERA_FN static constexpr std::int32_t place_of(std::int32_t channel) {
     std::int32_t const pair = channel / 2 % 16;
     return channel / 32 * 32 + (pair % 4 * 4 + pair / 4) * 2 + channel % 2;
+  }
+  /// Writes the channel of a mean, if its row has a place for it.
+  TESSERA_FN void put(std::int64_t mean, std::int32_t channels, std::int32_t channel, T value) const {
+    if (channel < padded(channels)) {
+      row(mean, channels)[place_of(channel)] = value;
+    }
   }
   /// How many elements lie from one row to the next.
   [[nodiscard]] TESSERA_FN static constexpr std::int32_t row_elements(std::int32_t channels) {

@@ -17,7 +17,9 @@
 /// It is not the writes alone: without them a fourth of the time goes, and memory that a block writes in one piece, or
 /// 128 means at a time in shared memory, change nothing. Keys as left operands take two thirds of the instructions (200
 /// in place of 310 for 512 scores), but their pieces must be moved to registers that follow each other while they
-/// arrive, so that a block waits for them nine times: 1.2 times as long.
+/// arrive, so that a block waits for them nine times: 1.2 times as long. Of the 310 instructions 78 moved pieces of
+/// means between registers and 16 looked whether keys exist; means that lie as ldmatrix takes them need no moves, and
+/// whole tiles look at nothing: about 200 instructions, and 0.4 % less time of an attention.
 ///
 /// Where no query sees keys from some distance behind it on (`keys_behind`), scores that nobody sees are not made: half
 /// of them where queries are as many as keys.
@@ -224,8 +226,8 @@ struct correct_tiles {
     float sums[tiles][4] = {};
     int const of_lane = of.first + mine.lane / 4;
     // The lane gives a row of 16 bytes: of means 0 to 7, 8 to 15, and the same of the next 8 places.
-    std::uint32_t const from = detail::plain_shared_address(
-        &staged[of.first + mine.lane % 16][mine.lane / 16 * piece_numbers]);
+    std::uint32_t const from =
+        detail::plain_shared_address(&staged[of.first + mine.lane % 16][mine.lane / 16 * piece_numbers]);
 #pragma unroll
     for (int block = 0; block < 2 * blocks; ++block) {
       std::uint32_t left[4];
@@ -233,8 +235,7 @@ struct correct_tiles {
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
         uint4 const& piece = words[i][block / 2];
-        warp_mma<T>::multiply(sums[i], left,
-                              {block % 2 == 0 ? piece.x : piece.z, block % 2 == 0 ? piece.y : piece.w});
+        warp_mma<T>::multiply(sums[i], left, {block % 2 == 0 ? piece.x : piece.z, block % 2 == 0 ? piece.y : piece.w});
       }
     }
     std::int64_t const padded = std::int64_t{key_tiles.value()} * tile;

@@ -2,10 +2,10 @@
 /// `score_terms`: what attention adds to scores in warpgroup_attention: a bias of the caller's, and the scores of mean
 /// queries where queries are smoothed.
 ///
-/// Cost for each score: what the bias takes. A LinearBias takes half an instruction. Corrections are the same for all
-/// rows of a warpgroup: beside a bias a lane reads 16 bytes of shared memory for eight scores; alone they have a known
-/// range, and tensor cores make what sums begin at (attention/detail/correction_products.cuh). Of other terms a lane
-/// looks at each to find whether sums may begin at them, half an instruction a score.
+/// Cost for each score: what the bias takes. Of a LinearBias alone, and of corrections alone, tensor cores make what
+/// sums begin at (attention/detail/line_products.cuh, correction_products.cuh). Corrections are the same for all rows
+/// of a warpgroup: beside a bias a lane reads 16 bytes of shared memory for eight scores. Whether sums might begin at
+/// other terms is seen at each row's largest sum, which the softmax needs anyway.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,8 @@ struct score_place {
 
 /// Terms that lie on a line, of a lane's rows in a tile, in base 2.
 struct line_in_tile {
-  float slope;   ///< from key to key
-  float first;   ///< of the tile's middle key and the lane's first row
-  float second;  ///< of that key and the lane's second row
+  float slope;                     ///< from key to key
+  score_row_values<float> offset;  ///< of the tile's middle key
 };
 
 /// Bias: no_bias or the caller's own. HasCorrections: whether queries are smoothed.
@@ -94,7 +93,7 @@ struct score_terms {
         tile * attention_tile_keys + line_products::middle - (work.row + warp % 4 * 16 + lane / 4);
     float const slope = work.slope;
     float const first = slope * static_cast<float>(distance);
-    return {slope, first, __fmaf_rn(-8.0F, slope, first)};
+    return {slope, {{{first, __fmaf_rn(-8.0F, slope, first)}}}};
   }
 
   /// Makes the terms of a lane's scores. With `EndsInside` some of the tile's keys may not exist. The bias is called
@@ -133,8 +132,8 @@ struct score_terms {
     }
   }
 
-  /// Lets a lane's sums of products begin at its terms in a tile without a mask; `offset` is what take_begun() takes with
-  /// them. Rows: attention_weights.
+  /// Lets a lane's sums of products begin at its terms in a tile without a mask; `offset` is what take_begun() takes
+  /// with them. Rows: attention_weights.
   template <class Rows, class Work, class Staged>
   __device__ __forceinline__ void begin(Work const volatile& work, int warp, std::int32_t tile, Staged const& staged,
                                         float scale, typename Rows::bits_type& sums,

@@ -41,8 +41,8 @@ struct bias_tile {
   /// lane / 4 and lane / 4 + 8 of a warp's 16 for `even`, then of the same rows for the next j. All lanes of the warp.
   /// `first`: where_of() the lane.
   __device__ __forceinline__ static void load_pairs(std::uint32_t first, int even, std::uint32_t (&pairs)[4]) {
-    load_matrix_x4(pairs, (first ^ static_cast<std::uint32_t>(even % 8 * 16)) +
-                              static_cast<std::uint32_t>(even / 8 * box_bytes));
+    load_matrix_x4(
+        pairs, (first ^ static_cast<std::uint32_t>(even % 8 * 16)) + static_cast<std::uint32_t>(even / 8 * box_bytes));
   }
   /// The address of 16 bytes in the first box that a lane gives for j = 0 and 1: 16 bytes number c of row r lie at
   /// 16 (c ^ (r % 8)) of the row.

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a consumer warpgroup of warpgroup_attention does in each step, whatever it makes of scores: it passes over
+/// tiles, and a lane finds the scale and the limits of its scores.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/key_limits.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Releases the stages of a step that only other rows of the block need. Reader: a pair_reader.
+template <class Reader>
+__device__ __forceinline__ void pass_over(Reader const& reads) {
+  reads.release_first();
+  static_cast<void>(reads.await_second());
+  reads.release_second();
+}
+/// Passes over so many tiles.
+template <class Reader>
+__device__ __forceinline__ void pass_over(Reader const& reads, std::int32_t tiles) {
+  for (pipeline_step const at : pipelined(reads, steps_from_last{0, tiles})) {
+    static_cast<void>(at);
+    pass_over(reads);
+  }
+}
+
+/// The keys of a tile that the lane's rows see. Work: attention_pipeline's warp_work_item.
+template <tile_mask Mask, class Work>
+__device__ __forceinline__ key_limits limits_in_tile(Work const volatile& work, std::int32_t tile) {
+  if constexpr (Mask == tile_mask::none) {
+    return {};
+  } else {
+    return key_limits::of(warpgroup_lane::in_warp(thread_index_here()), work.low, work.high, work.keys,
+                          tile * attention_tile_keys);
+  }
+}
+
+/// The factor that turns the lane's scores into logits, by the scales of rows and those of a tile's keys.
+__device__ __forceinline__ float scale_of_lane(float const* of_queries, float const* of_keys) {
+  unsigned const index = thread_index_here();
+  return of_queries[index / 4] * of_keys[index % 4];
+}
+
+}  // namespace v0
+}  // namespace tessera
