@@ -233,7 +233,8 @@ struct attention_corrections_tuning {
 ///     lanes make what sums begin at                    .828    .838     .829   .834
 ///
 /// A tile of 128 channels without a mask has 340 instructions in place of 408, and tensor cores 64 cycles more. With
-/// conditions that may be skipped (&& in place of &) the loop had branches, 35 instructions and 7 spills more.
+/// conditions that may be skipped (&& in place of &) the loop had branches: about 375 instructions, and 192 bytes of
+/// spill stores in place of 112.
 template <int Channels>
 struct attention_line_tuning {
   using policy_type = warpgroup_attention_policy;
