@@ -185,7 +185,7 @@ struct forward_by_warps_model : forward_by_warps_calls {
                            "values have no memory in fp16, and thread blocks none to widen codes (halves_of_values)"));
   }
   /// Whether a device's calls with such a shape can use memory for values in fp16, if they have what this program
-  /// takes: where thread blocks would widen each code several times, and where they have no shared memory to widen codes.
+  /// takes: where thread blocks would widen each code several times, and where they have no shared memory to widen any.
   template <class Call, class Architectures>
   static bool uses_halves(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
     std::int64_t const channels = max(shape.channels, shape.channels_of_values());
