@@ -405,6 +405,50 @@ TEST_CASE("values have memory in fp16 where forward_by_warps multiplies them so"
   }
 }
 
+namespace {
+
+/// How many values forward() has memory for in fp16, on a device with so many KiB for a thread block.
+template <class Attention>
+std::int64_t count_of_halves(int architecture, int kibibytes, std::int64_t queries, std::int64_t channels) {
+  described_device const device = every_cuda::described({architecture, 84, kibibytes * 1024});
+  attention_shape const shape{1, 32, 8, queries, 16384, channels};
+  return Attention::halves_of_values(device, shape, room(Attention::plan_forward(device, shape))).size();
+}
+
+}  // namespace
+
+TEST_CASE("values of few queries have memory in fp16 where thread blocks cannot widen codes", "[cuda]") {
+  using pairs = sage_attention2_int4;
+  constexpr std::int64_t all = 8 * 16384 * 128;
+  CHECK(count_of_halves<pairs>(860, 99, 64, 128) == all);
+  CHECK(count_of_halves<pairs>(860, 99, 64, 80) == all / 128 * 80);
+  CHECK(count_of_halves<pairs>(860, 99, 63, 128) == 0);  // attention_tiles
+  CHECK(count_of_halves<pairs>(860, 99, 64, 64) == 0);   // thread blocks have room to widen codes
+  CHECK(count_of_halves<pairs>(860, 99, 1024, 64) == all / 2);
+  CHECK(count_of_halves<pairs>(860, 90, 1024, 128) == 0);  // 90.6 KiB are needed
+  CHECK(count_of_halves<pairs>(800, 163, 64, 128) == 0);
+  CHECK(count_of_halves<pairs>(890, 99, 64, 128) == 0);              // values are multiplied as e4m3
+  CHECK(count_of_halves<sage_attention2>(860, 99, 1024, 128) == 0);  // 105.6 KiB are needed
+  CHECK(count_of_halves<sage_attention2>(860, 106, 64, 128) == all);
+}
+
+TEST_CASE("calls over codes say what they lack where thread blocks cannot widen values", "[cuda]") {
+  described_device const geforce = every_cuda::described({860, 84, 99 * 1024});
+  attention_shape const shape{1, 32, 8, 1024, 16384, 128};
+  auto const plan = sage_attention2_int4::plan_forward(geforce, shape);
+  attention_call<sage_attention2_int4::method, bfloat16> call{
+      shape, {}, sage_attention2_int4::operands(shape, room(plan)), {heads<bfloat16>(32, 1024)}};
+  call.heads.queries.mean_scores = {};
+  auto const none = explain(geforce, call);
+  REQUIRE(none.choices.size() == 1);
+  CHECK(programs(none) == "attention_tiles (cp.async, mma.sync)");
+  CHECK(std::any_of(none.choices[0].refused.begin(), none.choices[0].refused.end(), [](auto const& each) {
+    return each.why.text().find("values have no memory in fp16") != std::string::npos;
+  }));
+  call.halves_of_values = sage_attention2_int4::halves_of_values(geforce, shape, room(plan));
+  CHECK(programs(explain(geforce, call)) == "forward_by_warps (cp.async, mma.sync)");
+}
+
 TEST_CASE("a call of a described device names what it cannot be given", "[cuda]") {
   described_device const hopper = every_cuda::described({});
   auto const told = multiply<bfloat16, bfloat16>(hopper, 4097);

@@ -410,8 +410,7 @@ std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, attention_sh
   using for_types = attention_call<Method, bfloat16>;
   if constexpr (mostly_runs_tiles<basic_cuda<Architectures>>::value &&
                 !forward_by_warps_model::refuses_types<basic_cuda<Architectures>, for_types>()) {
-    bool const has_halves = forward_by_warps_model::multiplies_halves<for_types>(exec, s);
-    return has_halves && s.queries >= forward_by_warps_tuning::fewest_queries
+    return forward_by_warps_model::uses_halves<for_types>(exec, s)
                ? s.batch * s.key_heads * padded_tokens(s.keys) * s.channels_of_values()
                : 0;
   }
@@ -421,8 +420,8 @@ std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, attention_sh
 }  // namespace detail
 
 /// How many values in fp16 forward_by_warps can use memory for: all where the device runs its products of fp16, and
-/// sequences have enough queries that thread blocks would widen each code several times. Codes that the device widens
-/// to bytes have what these have.
+/// sequences have enough queries that thread blocks would widen each code several times, or thread blocks no shared
+/// memory to widen any. Codes that the device widens to bytes have what these have.
 template <class Architectures, class Method>
 std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, quantized_regions<Method> const& regions) {
   if constexpr (may_widen<basic_cuda<Architectures>, Method>) {

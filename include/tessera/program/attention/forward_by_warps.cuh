@@ -18,6 +18,8 @@
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
+/// One set of 128 channels beside values that come widened has its queries in registers (detail/warp_queries.cuh).
+///
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
 ///
@@ -48,6 +50,7 @@
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/warp_places.cuh>
+#include <tessera/program/attention/detail/warp_queries.cuh>
 #include <tessera/program/attention/detail/warp_stages.cuh>
 #include <tessera/program/attention/detail/warp_terms.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
@@ -112,6 +115,12 @@ struct forward_by_warps {
   static_assert(terms_type::are_none || set_rows == block_mean::tokens,
                 "tessera: all rows of a set have the mean query of one block");
   using copies = copies_in_flight<block>;
+  /// Codes of a set's queries.
+  using query_tile = staged_tile<score_code, set_rows, sources::depth>;
+  using queries_type = std::conditional_t<Products::keeps_queries, detail::kept_queries<scores, query_tile>,
+                                          detail::staged_queries<query_tile, sets>>;
+  static_assert(!Products::keeps_queries || (sets == 1 && set_rows == tile_keys && !sources::widens),
+                "tessera: queries in registers are those of one set, as many as keys of a tile, beside stored values");
   using stages_type = detail::warp_stages<sources, block>;
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
@@ -127,7 +136,7 @@ struct forward_by_warps {
   struct scale_term {
     float query_scale;  ///< the scale of the row's query
   };
-  /// Keys and values, and terms of their scores.
+  /// Queries, keys and values, and terms of scores.
   struct tile_scratch : sources::scratch_type, terms_type::scratch_type {};
 
  public:
@@ -135,8 +144,8 @@ struct forward_by_warps {
     /// Codes while there are any, then results.
     union {
       struct {
-        staged_tile<score_code, set_rows, sources::depth> q[sets];  ///< codes of queries
-        tile_scratch operands;                                      ///< keys and values
+        typename queries_type::scratch_type staged;  ///< codes of queries
+        tile_scratch operands;                       ///< keys and values
       };
       struct {
         float totals[rows * (channels + 1)];  ///< sums, rows one number further apart than long
@@ -204,6 +213,7 @@ struct forward_by_warps {
     float most_scale;      ///< the largest scale of the queries; infinity if one is NaN
     float least_scale;     ///< the least scale of the queries that exist, where scores have terms
     terms_type terms;      ///< what is added to scores
+    queries_type queries;  ///< codes of queries, where lanes keep them
   };
   __device__ __forceinline__ void begin_rows(block const& group, unsigned lane, coordinates const& at, lane_rows& state,
                                              scratch_type& scratch) const {
@@ -245,8 +255,14 @@ struct forward_by_warps {
     }
     auto const place = stages_type::place_of(0);
     dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
-    each_constant<sets>(
-        [&](auto set) { codes.begin_load(group, scratch.q[set.value], at.first_query + set.value * set_rows, 0); });
+    if constexpr (Products::keeps_queries) {
+      codes.begin_load(group, queries_type::place(scratch.operands), at.first_query, 0);
+      copies::commit();
+    } else {
+      each_constant<sets>([&](auto set) {
+        codes.begin_load(group, scratch.staged.q[set.value], at.first_query + set.value * set_rows, 0);
+      });
+    }
     begin_keys(lane, at, from, range.first, place, state.terms, scratch);  // who awaits them awaits queries
     if constexpr (sources::widens) {
       from.begin_values(lane, range.first, scratch.operands, place.stage);
@@ -254,6 +270,10 @@ struct forward_by_warps {
       copies::commit();  // values that are widened are those of the last batch but one
     }
     scratch.stages.begin_values(lane, from, range.first, range.end, place, scratch.operands);
+    if constexpr (Products::keeps_queries) {
+      copies::template await<1>();
+      state.queries.keep(group, scratch.operands);
+    }
   }
   /// Starts to copy the keys of the tile that begins at `first`, and their terms.
   __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
@@ -301,7 +321,11 @@ struct forward_by_warps {
       auto const where = terms_type::template place_of<tiles>(
           at, first, [&](int t, int half) { return places::row_of(lane, t, half, set.value); });
       state.terms.template begin_sums<IsPlain>(lane, staged, where, tile, sums);
-      multiply_staged<scores>(group, scratch.q[set.value], scratch.operands.k[place.stage], sums);
+      if constexpr (Products::keeps_queries) {
+        state.queries.multiply(group, scratch.operands.k[place.stage], sums);
+      } else {
+        multiply_staged<scores>(group, scratch.staged.q[set.value], scratch.operands.k[place.stage], sums);
+      }
       state.terms.template end_sums<IsPlain>(lane, at, bias, staged, where, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
       if constexpr (set.value + 1 == sets) {  // the largest score is made of all keys

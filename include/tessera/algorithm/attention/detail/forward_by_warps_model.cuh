@@ -90,9 +90,10 @@ struct forward_by_warps_calls {
     return exec.template lacks<program_type<Products, Call>>();
   }
 
- private:
   /// Of fewer queries attention_tiles has fewer rows that do not exist.
   static constexpr std::int64_t fewest_queries = 64;
+
+ private:
   static constexpr std::int64_t most_keys = 0x7fffffff - 256;
 
   template <class Products, class Call>
@@ -170,24 +171,34 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
 };
 
 /// forward_by_warps with products of fp16, where there is enough shared memory. Where a call has memory for values in
-/// fp16 they are widened once, else by each thread block.
+/// fp16 they are widened once, else by each thread block. With 128 channels and one set that takes 34 KiB more of
+/// shared memory: INT4 codes in pairs fit the 99 KiB of sm_86 only where values are widened once (90.6), codes in bytes
+/// do not (105.6).
 struct forward_by_warps_model : forward_by_warps_calls {
   static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
 
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return first_of(forward_by_warps_calls::refuses(exec, call), lacks_program<Call>(exec, channels_of(call)));
+    std::int64_t const channels = channels_of(call);
+    return first_of(forward_by_warps_calls::refuses(exec, call), lacks_program<Call, float16>(exec, channels),
+                    unless(takes_halves(call) || !lacks_program<Call, float8_e4m3>(exec, channels),
+                           "values have no memory in fp16, and thread blocks none to widen codes (halves_of_values)"));
   }
-  /// Whether a device's calls with such a shape multiply values as fp16, if they have what this program takes.
+  /// Whether a device's calls with such a shape can use memory for values in fp16, if they have what this program
+  /// takes: where thread blocks would widen each code several times, and where they have no shared memory to widen any.
   template <class Call, class Architectures>
-  static bool multiplies_halves(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
+  static bool uses_halves(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
     std::int64_t const channels = max(shape.channels, shape.channels_of_values());
     if constexpr (!forward_in_e4m3_model::refuses_types<basic_cuda<Architectures>, Call>()) {
       if (!forward_in_e4m3_model::lacks_program<Call>(exec, channels)) {
         return false;
       }
     }
-    return channels <= 128 && !exec.template has<specific_program>() && !lacks_program<Call>(exec, channels);
+    if (channels > 128 || exec.template has<specific_program>() || lacks_program<Call, float16>(exec, channels)) {
+      return false;
+    }
+    return shape.queries >= forward_by_warps_tuning::fewest_queries ||
+           (shape.queries >= fewest_queries && lacks_program<Call, float8_e4m3>(exec, channels));
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
@@ -214,10 +225,11 @@ struct forward_by_warps_model : forward_by_warps_calls {
   template <class Call, int Channels, int Sets, class StoredValue = float8_e4m3>
   using products = half_products<typename Call::method, Channels, Sets, StoredValue>;
 
-  /// The refusal of the program for so many channels by the device.
-  template <class Call, class Exec>
+  /// The refusal of the program for so many channels, over values as they are stored, by the device.
+  template <class Call, class StoredValue, class Exec>
   static refusal lacks_program(Exec const& exec, std::int64_t channels) {
-    return channels <= 64 ? lacks<products<Call, 64, 1>, Call>(exec) : lacks<products<Call, 128, 1>, Call>(exec);
+    return channels <= 64 ? lacks<products<Call, 64, 1, StoredValue>, Call>(exec)
+                          : lacks<products<Call, 128, 1, StoredValue>, Call>(exec);
   }
   /// Whether values are widened once, before the program: if there is memory and codes have no gaps.
   template <class Call>

@@ -50,6 +50,7 @@ struct byte_products {
   static constexpr bool begins_keys_late = false;
   static constexpr bool keeps_references = true;  ///< whether references stay in registers
   static constexpr bool keeps_largest = true;     ///< whether largest scores stay in registers
+  static constexpr bool keeps_queries = false;    ///< whether codes of queries do
   /// The group that multiplies.
   using block = cuda_block<32 * warps>;
   /// How keys and values get to shared memory.

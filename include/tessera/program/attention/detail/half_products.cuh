@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
@@ -46,6 +47,8 @@ struct half_products {
   /// 373, and one set of 128 channels has 1 % less.
   static constexpr bool keeps_references = Channels == 128 && Sets == 1;
   static constexpr bool keeps_largest = false;  ///< whether largest scores stay in registers
+  /// Whether codes of queries stay in registers.
+  static constexpr bool keeps_queries = Channels == 128 && Sets == 1 && std::is_same_v<StoredValue, float16>;
   /// The group that multiplies.
   using block = cuda_block<32 * warps>;
   /// How keys and values get to shared memory.
