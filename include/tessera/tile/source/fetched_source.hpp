@@ -42,7 +42,7 @@ struct source_in_flight {
 template <class S, class G, class Tile>
 requires FetchedSource<S, G, Tile>
 struct source_in_flight<S, G, Tile> {
-  static constexpr bool is_fetched = true;
+  static constexpr bool is_fetched = true;     ///< whether the source has fetch()
   typename S::template fetched<G, Tile> data;  ///< what is on its way
 };
 

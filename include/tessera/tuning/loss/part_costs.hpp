@@ -20,15 +20,15 @@ inline namespace v0 {
 
 /// The extents of a part: its logits' gradient is tokens x entries.
 struct loss_part_extents {
-  std::int64_t tokens;
-  std::int64_t channels;
-  std::int64_t entries;
+  std::int64_t tokens;    ///< rows of hidden states
+  std::int64_t channels;  ///< of a hidden state
+  std::int64_t entries;   ///< of the vocabulary, in the part
 };
 
 /// Tiles that have sums of the same length.
 struct loss_part_tiles {
-  std::int64_t count;
-  double steps;  ///< of each of them
+  std::int64_t count;  ///< of tiles
+  double steps;        ///< of each of them
 };
 
 /// What programs take for tiles. Workers compute whole tiles, as many at a time as there are workers, and the last

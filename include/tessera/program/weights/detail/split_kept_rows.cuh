@@ -26,8 +26,8 @@ inline namespace v0 {
 /// Splits rows of weights of type T that keep what Mantissa keeps, from the last row of a block to the first.
 template <class T, class Mantissa>
 struct split_kept_rows {
-  using split = exponent_split<T>;
-  static constexpr int kept = Mantissa::kept_bits;
+  using split = exponent_split<T>;                                  ///< what a weight is split into
+  static constexpr int kept = Mantissa::kept_bits;                  ///< bits of a mantissa that are kept
   static constexpr int bits = 1 + kept;                             ///< of sign and mantissa
   static constexpr int dropped = split::mantissa_bits - kept;       ///< bits that are rounded away
   static constexpr int rows = 2;                                    ///< rows at a time

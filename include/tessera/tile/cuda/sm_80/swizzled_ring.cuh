@@ -97,6 +97,7 @@ struct ring_place {
 /// Whether a Fill's lanes write stages, beside their copies.
 template <class Fill>
 inline constexpr bool stores_stages = false;
+/// What it says of itself.
 template <class Fill>
 requires requires {
   Fill::stores;
