@@ -121,6 +121,16 @@ buffer<T> kept_weights(tessera::cuda const& exec, buffer<T> const& weights, int 
   return expected;
 }
 
+/// Counters of lossy coding in turns with lossless coding.
+template <class T>
+void report(benchmark::State& state, bench::race const& seconds, buffer<T> const& weights, double stream_bytes) {
+  auto const bytes = static_cast<double>(weights.bytes());
+  bench::report_cuda(state, seconds.ours, {.bytes = bytes, .traffic_bytes = bytes + stream_bytes});
+  state.counters["bits_per_weight"] = 8 * stream_bytes / static_cast<double>(weights.size());
+  state.counters["lossless_TBps"] = bytes / seconds.peer * 1e-12;
+  state.counters["vs_lossless"] = seconds.peer / seconds.ours;
+}
+
 template <class T, int Kept>
 void measure_encoding(benchmark::State& state, int normalizer_block) {
   constexpr std::int64_t count = measured_count<T>;
@@ -141,11 +151,7 @@ void measure_encoding(benchmark::State& state, int normalizer_block) {
   lossy.decode(decoded);
   buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
   bench::require_same_bytes(decoded.data(), expected.data(), expected.bytes(), memory, "decoded weights");
-  auto const bytes = static_cast<double>(weights.bytes());
-  bench::report_cuda(state, seconds.ours, {.bytes = bytes, .traffic_bytes = bytes + lossy.stream_bytes()});
-  state.counters["bits_per_weight"] = 8 * lossy.stream_bytes() / static_cast<double>(count);
-  state.counters["lossless_TBps"] = bytes / seconds.peer * 1e-12;
-  state.counters["vs_lossless"] = seconds.peer / seconds.ours;
+  report(state, seconds, weights, lossy.stream_bytes());
 }
 
 template <class T, int Kept>
@@ -167,11 +173,7 @@ void measure(benchmark::State& state, int normalizer_block) {
   buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
   bench::require_same_bytes(lossy.decoded().data(), expected.data(), expected.bytes(), memory, "decoded weights");
   bench::require_same_bytes(lossless.decoded().data(), weights.data(), weights.bytes(), memory, "lossless weights");
-  auto const bytes = static_cast<double>(weights.bytes());
-  bench::report_cuda(state, seconds.ours, {.bytes = bytes, .traffic_bytes = bytes + lossy.stream_bytes()});
-  state.counters["bits_per_weight"] = 8 * lossy.stream_bytes() / static_cast<double>(count);
-  state.counters["lossless_TBps"] = bytes / seconds.peer * 1e-12;
-  state.counters["vs_lossless"] = seconds.peer / seconds.ours;
+  report(state, seconds, weights, lossy.stream_bytes());
 }
 
 template <class T, int Kept>

@@ -69,7 +69,38 @@ struct rank_of_distillation {
   }
 };
 
-/// Runs both passes on all ranks. `times`: how often the backward pass runs, adding but the first time.
+/// Runs both passes of a loss on all ranks. `inputs`: makes a rank's. `times`: how often the backward pass runs, adding
+/// but the first time.
+template <class Loss, class Gradient, class Exec, class T, class MakeInputs>
+void distill_all(std::vector<rank_of_distillation<T, Gradient>>& all, Exec const& exec,
+                 distillation_problem<T> const& p, bool has_side, int times, MakeInputs const& inputs) {
+  auto const count = static_cast<int>(all.size());
+  testing::on_ranks(count, [&](threads& ranks) {
+    auto& rank = all[static_cast<std::size_t>(ranks.rank())];
+    auto const& s = rank.own.shape;
+    auto const plan = Loss::template plan_backward<Gradient>(exec, count, s, p.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
+    workspace const space(plan, memory);
+    typename Loss::inputs const in = inputs(rank);
+    Loss::forward(exec, ranks, in, rank.part, p.options, {rank.found.loss, rank.found.divergence}, space);
+    linear_loss_gradients<Gradient> out{{rank.found.hidden.data(), {in.hidden.extent(0), s.channels}},
+                                        {rank.found.classifier.data(), {s.vocabulary, s.channels}},
+                                        rank.found.bias};
+    side_queue<Exec> const side(exec, Loss::side_marks, true);
+    for (int i = 0; i < times; ++i) {
+      if (has_side) {
+        Loss::backward(exec, side, ranks, in, rank.part, p.options, p.upstream, out, space);
+      } else {
+        Loss::backward(exec, ranks, in, rank.part, p.options, p.upstream, out, space);
+      }
+      out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
+    }
+    exec.wait();
+  });
+}
+
+/// The same of a vocabulary_parallel.
 template <class Whole, class Gradient, class Exec, class T>
 std::vector<rank_of_distillation<T, Gradient>> distill_on_ranks(int count, Exec const& exec,
                                                                 distillation_problem<T> const& p, bool has_side,
@@ -79,29 +110,7 @@ std::vector<rank_of_distillation<T, Gradient>> distill_on_ranks(int count, Exec 
   for (int rank = 0; rank < count; ++rank) {
     all.emplace_back(p, rank, count);
   }
-  testing::on_ranks(count, [&](threads& ranks) {
-    auto& rank = all[static_cast<std::size_t>(ranks.rank())];
-    auto const& s = rank.own.shape;
-    auto const plan = loss::template plan_backward<Gradient>(exec, count, s, p.options);
-    buffer<std::byte> memory(exec, plan.bytes());
-    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
-    workspace const space(plan, memory);
-    auto const in = rank.template inputs<loss>();
-    loss::forward(exec, ranks, in, rank.part, p.options, {rank.found.loss, rank.found.divergence}, space);
-    linear_loss_gradients<Gradient> out{{rank.found.hidden.data(), {s.tokens, s.channels}},
-                                        {rank.found.classifier.data(), {s.vocabulary, s.channels}},
-                                        rank.found.bias};
-    side_queue<Exec> const side(exec, loss::side_marks, true);
-    for (int i = 0; i < times; ++i) {
-      if (has_side) {
-        loss::backward(exec, side, ranks, in, rank.part, p.options, p.upstream, out, space);
-      } else {
-        loss::backward(exec, ranks, in, rank.part, p.options, p.upstream, out, space);
-      }
-      out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
-    }
-    exec.wait();
-  });
+  distill_all<loss>(all, exec, p, has_side, times, [](auto const& rank) { return rank.template inputs<loss>(); });
   return all;
 }
 
@@ -293,29 +302,8 @@ std::vector<rank_of_distillation<T, Gradient>> distill_spread(int count, Exec co
   for (int rank = 0; rank < count; ++rank) {
     all.push_back(with_own_tokens<T, Gradient>(p, rank, count));
   }
-  testing::on_ranks(count, [&](threads& ranks) {
-    auto& rank = all[static_cast<std::size_t>(ranks.rank())];
-    auto const& s = rank.own.shape;
-    auto const plan = loss::template plan_backward<Gradient>(exec, count, s, p.options);
-    buffer<std::byte> memory(exec, plan.bytes());
-    exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
-    workspace const space(plan, memory);
-    auto const in = inputs_of_spread<loss>(rank, s.tokens / count);
-    loss::forward(exec, ranks, in, rank.part, p.options, {rank.found.loss, rank.found.divergence}, space);
-    linear_loss_gradients<Gradient> out{{rank.found.hidden.data(), {s.tokens / count, s.channels}},
-                                        {rank.found.classifier.data(), {s.vocabulary, s.channels}},
-                                        rank.found.bias};
-    side_queue<Exec> const side(exec, loss::side_marks, true);
-    for (int i = 0; i < times; ++i) {
-      if (has_side) {
-        loss::backward(exec, side, ranks, in, rank.part, p.options, p.upstream, out, space);
-      } else {
-        loss::backward(exec, ranks, in, rank.part, p.options, p.upstream, out, space);
-      }
-      out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
-    }
-    exec.wait();
-  });
+  distill_all<loss>(all, exec, p, has_side, times,
+                    [&](auto const& rank) { return inputs_of_spread<loss>(rank, p.shape.tokens / count); });
   return all;
 }
 

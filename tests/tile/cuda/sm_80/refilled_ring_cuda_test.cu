@@ -30,8 +30,9 @@ __device__ void add_piece(ring_piece const& from, int index, int lane, std::uint
   }
 }
 
-/// Adds up pieces in loops of several lengths, which share a ring.
-template <int Stages>
+/// Adds up pieces in loops of several lengths, which share a ring: a late_refiller, whose lanes sync once for each
+/// step, or a ring_refiller.
+template <int Stages, bool IsLate>
 struct sum_by_loops {
   static constexpr int lanes = lanes_in_a_warp;
   struct scratch_type {
@@ -44,45 +45,25 @@ struct sum_by_loops {
   template <class G>
   __device__ void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
     int next = 0;
-    int stage = 0;
     auto const fill = [&](int into) {
       if (next < static_cast<int>(pieces.extent(0))) {
         async_copy_16(&scratch.stages[into].numbers[4 * group.lane], &pieces[next++].numbers[4 * group.lane]);
       }
     };
-    ring_refiller<Stages, G, decltype(fill)> const ring(group, stage, fill);
-    ring.fill_all();
-    for (int loop = 0; loop < static_cast<int>(lengths.extent(0)); ++loop) {
-      std::uint64_t sum = 0;
-      for (pipeline_step const at : pipelined(ring, static_cast<int>(lengths[loop]))) {
-        add_piece(scratch.stages[at.stage], at.index, group.lane, sum);
-      }
-      sums[lanes * loop + group.lane] = sum;
+    if constexpr (IsLate) {
+      late_refiller<Stages, G, decltype(fill)> ring(group, fill);
+      add_all(group, scratch, ring);
+    } else {
+      int stage = 0;
+      ring_refiller<Stages, G, decltype(fill)> const ring(group, stage, fill);
+      add_all(group, scratch, ring);
     }
     async_copy_wait<0>();
   }
-};
 
-/// The same by a late_refiller, whose lanes sync once for each step.
-template <int Stages>
-struct sum_by_late_loops {
-  static constexpr int lanes = lanes_in_a_warp;
-  struct scratch_type {
-    ring_piece stages[Stages];
-  };
-  array_view<ring_piece const> pieces;
-  array_view<std::int32_t const> lengths;  ///< of the loops
-  array_view<std::uint64_t> sums;          ///< of each loop and lane
-
-  template <class G>
-  __device__ void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
-    int next = 0;
-    auto const fill = [&](int into) {
-      if (next < static_cast<int>(pieces.extent(0))) {
-        async_copy_16(&scratch.stages[into].numbers[4 * group.lane], &pieces[next++].numbers[4 * group.lane]);
-      }
-    };
-    late_refiller<Stages, G, decltype(fill)> ring(group, fill);
+ private:
+  template <class G, class Ring>
+  __device__ void add_all(G const& group, scratch_type& scratch, Ring& ring) const {
     ring.fill_all();
     for (int loop = 0; loop < static_cast<int>(lengths.extent(0)); ++loop) {
       std::uint64_t sum = 0;
@@ -91,7 +72,6 @@ struct sum_by_late_loops {
       }
       sums[lanes * loop + group.lane] = sum;
     }
-    async_copy_wait<0>();
   }
 };
 
@@ -167,7 +147,7 @@ void expect_sums(std::vector<ring_piece> const& pieces, std::size_t first, std::
   }
 }
 
-/// Program: sum_by_loops or sum_by_late_loops.
+/// Program: a sum_by_loops.
 template <class Program>
 void check_loops(std::vector<std::int32_t> const& lengths) {
   CAPTURE(sizeof(typename Program::scratch_type), lengths);
@@ -208,18 +188,18 @@ void check_turns(std::size_t count) {
 
 TEST_CASE("loops that share a ring see what was copied for their steps", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_loops<sum_by_loops<1>>({5, 1, 0, 7});
-  check_loops<sum_by_loops<2>>({1, 1, 1, 9});
-  check_loops<sum_by_loops<4>>({3, 0, 0, 2});
-  check_loops<sum_by_loops<4>>({40, 33, 27});
+  check_loops<sum_by_loops<1, false>>({5, 1, 0, 7});
+  check_loops<sum_by_loops<2, false>>({1, 1, 1, 9});
+  check_loops<sum_by_loops<4, false>>({3, 0, 0, 2});
+  check_loops<sum_by_loops<4, false>>({40, 33, 27});
 }
 
 TEST_CASE("loops that share a ring filled a step late see what was copied for their steps", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_loops<sum_by_late_loops<2>>({5, 1, 0, 7});
-  check_loops<sum_by_late_loops<3>>({1, 1, 1, 9});
-  check_loops<sum_by_late_loops<4>>({3, 0, 0, 2});
-  check_loops<sum_by_late_loops<5>>({40, 33, 27});
+  check_loops<sum_by_loops<2, true>>({5, 1, 0, 7});
+  check_loops<sum_by_loops<3, true>>({1, 1, 1, 9});
+  check_loops<sum_by_loops<4, true>>({3, 0, 0, 2});
+  check_loops<sum_by_loops<5, true>>({40, 33, 27});
 }
 
 TEST_CASE("two rings whose steps take turns see what was copied for each", "[cuda]") {
