@@ -5,6 +5,7 @@ import datetime
 import importlib
 import importlib.metadata
 import os
+import random
 import signal
 import site
 import statistics
@@ -184,18 +185,20 @@ class Run:
 
 
     def time_in_turns(self, operations, wanted_seconds, samples):
-        """Rows of calls that ran before, in turns: one call of each, then the next one of each.
+        """Rows of calls that ran before, in turns: one call of each, then the next one of each. The order changes from
+        round to round: what a call follows has an effect on its time, by the power that the card may still draw.
 
         operations: {title: (call, counters)}."""
         least, most = (1, 1) if self.is_small else samples
         once = {title: max(seconds_of(call, self.flush, 1), 1e-9) for title, (call, _) in operations.items()}
         rounds = min(max(int(wanted_seconds * len(once) / sum(once.values())), least), most)
+        orders = random.Random(SEED)
         rows = []
         for i in range(REPETITIONS):
             times = {title: [] for title in operations}
             for _ in range(rounds):
-                for title, (call, _) in operations.items():
-                    times[title].append(once_from_cold(call, self.flush))
+                for title in orders.sample(list(operations), len(operations)):
+                    times[title].append(once_from_cold(operations[title][0], self.flush))
             for title, (_, counters) in operations.items():
                 seconds = statistics.median(times[title])
                 rows.append(row(title, seconds, i, REPETITIONS, {"ms": 1e3 * seconds, "rounds": rounds, **counters}))
