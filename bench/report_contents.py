@@ -99,7 +99,7 @@ def awaited_figures():
         # A peer's time over ours with up to 4 GiB, in turns: above 1 where ours is faster.
         **{f"cce.{model}.exact_4gib.over_{who}": ("ratio", "ms", [
             f"{peer}/in_turns/{both}/{size}" for peer in [who, "tessera_exact_4gib"]])
-           for model, (_, size) in CLASSIFIERS.items() for who in ["quack", "torch_compile"]},
+           for model, (_, size) in CLASSIFIERS.items() for who in ["quack", "torch_compile", "liger_cute"]},
         "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
                                                       "neuzip/decode/bf16/gauss/512MiB"]),
         "neuzip.encode_zeros_over_dense": ("ratio", "TBps", ["neuzip/encode/bf16/gauss_with_zeros/512MiB",
