@@ -210,6 +210,38 @@ struct attention_terms_tuning {
 /// written as fp32, 268 MB (program/attention/detail/query_corrections.cuh). Making them by wgmma, with means kept in
 /// shared memory for 8 tiles, did not change the time. Since means are left operands as ldmatrix takes them, without
 /// moves between registers, 128 channels have .891 from bf16 to bf16 and causal .882 in place of .887 and .877.
+///
+/// Of 294 us for all codes of 128 channels the last launches take 133, in which corrections are made: by what a causal
+/// call takes, which makes half of them, 70 whatever their number is, of which 32 are the floor of reading keys again,
+/// and 63 for 67 million of them, the rate at which memory takes their 268 MB. Ways to take less of it, by speed from
+/// bf16 to bf16 relative to sage_attention2, and us for codes, in turns in each run. None is faster, and errors are the
+/// same (.00211 with 128 channels, .00209 with 64):
+///
+///     128 channels                                                 causal
+///     this                                             .891  294   .877  262
+///     codes of keys in the launch of corrections       .891  292   .878  263
+///     and keys brought to L2 for the block after next  .890  296   .874  268
+///     in another run: corrections in 16 bits           .871  311   .863  273
+///     the same program over corrections in fp32        .879  306   .869  271
+///      64 channels
+///     this                                             .861  368   .849  308
+///     codes of keys in the launch of corrections       .861  370   .855  310
+///     and keys brought to L2 for the block after next  .863  352   .853  315
+///     in another run: corrections in 16 bits           .833  372   .827  316
+///     the same program over corrections in fp32        .823  378   .819  314
+///
+/// Codes of keys in the last launch are made of what it has in registers, so that 134 MB are not read again: the other
+/// launches take 45 us less, and it takes 43 more. Corrections in 16 bits, steps of 2^-16 of the range of 32 keys (and
+/// of 2^-7 of its lowest one), halve what is written and read, but are made in more instructions, and the warps that
+/// make operands of them have more to do. Attention over them has .936 of the speed of sage_attention2 with its
+/// quantization (64 channels .888), over fp32 by the same program, in which these warps and the producer ask which of
+/// both they have, .951 (.869); this has .954 (.920) in its run. So fewer bytes help with 64 channels, by less than is
+/// lost, probably by what these warps do between a tile's arrival and its use: no profiler was asked.
+///
+/// Not built, by count: corrections that attention makes of keys in bf16 take 32 KiB more for each tile, twice what is
+/// loaded now. Mean queries in two parts of 8 bits, times codes of keys, are one more product of 64 rows for a thread
+/// block, 256 cycles of 1776, and codes of keys would move corrections by .007 in base 2 (rms) on the benchmark's data,
+/// beside .019 by which rounding moves scores, and by more where means of queries are larger.
 template <int Channels>
 struct attention_corrections_tuning {
   using policy_type = warpgroup_attention_policy;
