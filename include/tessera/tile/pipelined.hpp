@@ -138,7 +138,7 @@ struct step_range {
 /// each step, and for fewer than `Ahead` behind the last. Registers: of a step on its way; `Ahead` steps are.
 template <class Registers, int Ahead, class Fetch, class Take>
 TESSERA_FN void each_fetched_in_rounds(step_range const& steps, Registers (&in_flight)[Ahead], Fetch const& fetch,
-                             Take const& take) {
+                                       Take const& take) {
   each_constant<Ahead>([&](auto i) { fetch(steps.first + i.value * steps.by, in_flight[i.value]); });
   for (int first = steps.first; first < steps.end; first += Ahead * steps.by) {
     each_constant<Ahead>([&](auto i) {  // known in each step, so that they are registers
