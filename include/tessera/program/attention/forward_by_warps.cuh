@@ -46,6 +46,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
+#include <tessera/program/attention/detail/quantized_task.hpp>
 #include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
