@@ -25,6 +25,17 @@
 ///     turns::pass(which);
 ///     turns::end(which);                           // behind the last turn
 ///
+/// Speed of the forward and the backward pass of losses of 8192 tokens by these words, relative to turns by hand, in
+/// turns on an H200; results have the same bits (loss_gradient_parts makes gradients in 10 MiB):
+///
+///     vocabulary x channels                    128256 x 4096     256000 x 2304     32768 x 4096
+///     exact, gradients in fp32, 10 MiB         1.01  1.01        1.00   .99        1.00  1.00
+///     exact, gradients in fp32, 48 MiB         1.00  1.00
+///     exact, gradients in bf16, 160 MiB        1.00   .99        1.00   .99
+///     with cut_cross_entropy's filter          1.00  1.00
+///
+/// Machine code of dense_attention, whose turns are named ones, is that of turns by hand.
+///
 /// Laws: turns come in the order of warpgroups, from 0 on, again and again; a turn begins when all warps of the
 /// warpgroup before have passed theirs. Turns order when warps go on, and not memory: what a turn writes need not be
 /// seen in the next.
