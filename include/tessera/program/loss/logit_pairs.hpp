@@ -248,10 +248,10 @@ struct clear_logit_pairs {
   }
 };
 
-/// Merges the states of tokens over ranks, in the order of these. Merger: what merges them, as a Reducer does.
-template <class Merger>
+/// Merges the states of tokens over ranks, in the order of these. Merge: what merges them, as a Reducer does.
+template <class Merge>
 struct merge_over_ranks {
-  using state_type = typename Merger::state_type;
+  using state_type = typename Merge::state_type;
   static constexpr int lanes = 256;
   struct scratch_type {};
 
@@ -265,7 +265,7 @@ struct merge_over_ranks {
     each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
       state_type merged = from(0, token);
       for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
-        Merger{}.merge(merged, from(rank, token));
+        Merge{}.merge(merged, from(rank, token));
       }
       states[token] = merged;
     });
