@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from losses import SHAPES, SMALL_SHAPES
-from measuring import DEVICE, SEED, peak_of
+from measuring import DEVICE, SEED, require_close
 
 KINDS = ["forward_kl", "jensen_shannon"]
 WANTED_SECONDS, SAMPLES = 0.2, (4, 15)
@@ -110,22 +110,11 @@ IMPLEMENTATIONS = {"torch_eager": torch_eager, "torch_compile": torch_compile, "
 def measure_both(run, name, kind, problem):
     loss = IMPLEMENTATIONS[name](kind)
 
-    def both():
-        problem.clear()
-        result = loss(*problem.operands())
-        result.backward()
-        return result
+    def counters_of(result):
+        return {"loss": require_close(name, "divergence", result, problem.exact[kind], LARGEST_ERROR)}
 
-    try:
-        found, exact = float(both().detach()), problem.exact[kind]
-        if not abs(found - exact) <= LARGEST_ERROR * exact:
-            raise RuntimeError(f"{name}: the divergence is {found} but should be {exact}")
-        problem.clear()
-        counters = {"loss": found, **peak_of(both, lambda _: problem.gradient_bytes())}
-        return run.time(f"{name}/distillation/{kind}/bf16/{problem.title}", both, counters, None, WANTED_SECONDS,
-                        SAMPLES)
-    finally:
-        problem.clear()
+    return run.time_passes(f"{name}/distillation/{kind}/bf16/{problem.title}", lambda: loss(*problem.operands()),
+                           problem, counters_of, WANTED_SECONDS, SAMPLES)
 
 
 def measure_all(run):

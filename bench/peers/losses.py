@@ -32,7 +32,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from measuring import DEVICE, SEED, peak_of, tensors_of, tessera, version_of
+from measuring import DEVICE, SEED, passes_of, peak_of, require_close, tensors_of, tessera, version_of
 
 SHAPES = ["8192x256000x2304", "8192x128256x4096"]  # Gemma 2 2B, Llama 3 8B: tokens, vocabulary, channels
 SMALL_SHAPES = ["300x1000x128"]
@@ -177,10 +177,7 @@ MEASURED = {"zipf": list(IMPLEMENTATIONS), "real": list(IMPLEMENTATIONS), "flat"
 
 
 def require_right(name, loss, problem):
-    found = float(loss)
-    if not abs(found - problem.exact_loss) <= LARGEST_LOSS_ERROR * problem.exact_loss:
-        raise RuntimeError(f"{name}: the loss is {found} but should be {problem.exact_loss}")
-    return found
+    return require_close(name, "loss", loss, problem.exact_loss, LARGEST_LOSS_ERROR)
 
 
 def measure_forward(run, name, problem):
@@ -195,25 +192,15 @@ def measure_forward(run, name, problem):
     return run.time(f"{name}/forward/bf16/{problem.title}", forward, counters, None, WANTED_SECONDS, SAMPLES)
 
 
-def passes_of(loss, problem):
-    def both():
-        problem.clear()
-        result = loss(problem.hidden, problem.classifier, problem.labels)
-        result.backward()
-        return result
-
-    return both
+def loss_of(name, problem):
+    loss = IMPLEMENTATIONS[name]()
+    return lambda: loss(problem.hidden, problem.classifier, problem.labels)
 
 
 def measure_both(run, name, problem):
-    both = passes_of(IMPLEMENTATIONS[name](), problem)
-    try:
-        counters = {"loss": require_right(name, both().detach(), problem), **problem.errors()}
-        problem.clear()
-        counters.update(peak_of(both, lambda _: problem.gradient_bytes()))
-        return run.time(f"{name}/forward_backward/bf16/{problem.title}", both, counters, None, WANTED_SECONDS, SAMPLES)
-    finally:
-        problem.clear()
+    return run.time_passes(f"{name}/forward_backward/bf16/{problem.title}", loss_of(name, problem), problem,
+                           lambda result: {"loss": require_right(name, result, problem), **problem.errors()},
+                           WANTED_SECONDS, SAMPLES)
 
 
 def measure_in_turns(run, names, problem):
@@ -222,8 +209,7 @@ def measure_in_turns(run, names, problem):
     for name in names:
         title = f"{name}/in_turns/forward_backward/bf16/{problem.title}"
         try:
-            loss = IMPLEMENTATIONS[name]()
-            both = passes_of(loss, problem)
+            both = passes_of(loss_of(name, problem), problem)
             counters = {"loss": require_right(name, both().detach(), problem)}
         except Exception as trouble:
             run.note_failure(title, f"{type(trouble).__name__}: {str(trouble).strip().split(chr(10))[0][:200]}")

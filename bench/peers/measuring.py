@@ -92,6 +92,25 @@ def peak_of(operation, bytes_left):
     return {"extra_MiB": (torch.cuda.max_memory_allocated() - before - bytes_left(result)) / MEBIBYTE}
 
 
+def require_close(name, what, found, exact, largest_error):
+    """`found` as a number, unless it is further from the exact one than `largest_error`, which is relative."""
+    found = float(found)
+    if not abs(found - exact) <= largest_error * abs(exact):
+        raise RuntimeError(f"{name}: the {what} is {found} but should be {exact}")
+    return found
+
+
+def passes_of(loss, problem):
+    """Both passes of loss() as one operation, which begins without gradients."""
+    def both():
+        problem.clear()
+        result = loss()
+        result.backward()
+        return result
+
+    return both
+
+
 def row(title, seconds, repetition, repetitions, counters):
     """One repetition as Google Benchmark writes it."""
     return {"name": title, "run_name": title, "run_type": "iteration", "repetitions": repetitions,
@@ -183,6 +202,18 @@ class Run:
         return [row(title, seconds, i, REPETITIONS, {"ms": 1e3 * seconds, "rounds": rounds, **rates[i], **counters})
                 for i, seconds in enumerate(times)]
 
+    def time_passes(self, title, loss, problem, counters_of, wanted_seconds, samples):
+        """Rows of both passes of loss(), whose gradients are the problem's.
+
+        counters_of(result): of the first call, while its gradients are there; it raises where the result is wrong."""
+        both = passes_of(loss, problem)
+        try:
+            counters = counters_of(both().detach())
+            problem.clear()
+            counters.update(peak_of(both, lambda _: problem.gradient_bytes()))
+            return self.time(title, both, counters, None, wanted_seconds, samples)
+        finally:
+            problem.clear()
 
     def time_in_turns(self, operations, wanted_seconds, samples):
         """Rows of calls that ran before, in turns: one call of each, then the next one of each. The order changes from

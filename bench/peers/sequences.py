@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from losses import SHAPES, SMALL_SHAPES
-from measuring import DEVICE, SEED, peak_of, tessera
+from measuring import DEVICE, SEED, require_close, tessera
 
 KINDS = ["preference", "policy"]
 SEQUENCE, SMALL_SEQUENCE = 1024, 50
@@ -176,25 +176,12 @@ IMPLEMENTATIONS = {
 
 
 def measure_both(run, name, kind, problem):
-    loss = IMPLEMENTATIONS[name](kind, problem)
+    def counters_of(result):
+        return {"loss": require_close(name, "loss", result, problem.exact[kind][0], LARGEST_ERROR),
+                **problem.errors(kind)}
 
-    def both():
-        problem.clear()
-        result = loss()
-        result.backward()
-        return result
-
-    try:
-        found, exact = float(both().detach()), problem.exact[kind][0]
-        if not abs(found - exact) <= LARGEST_ERROR * abs(exact):
-            raise RuntimeError(f"{name}: the loss is {found} but should be {exact}")
-        counters = {"loss": found, **problem.errors(kind)}
-        problem.clear()
-        counters.update(peak_of(both, lambda _: problem.gradient_bytes()))
-        return run.time(f"{name}/{kind}/forward_backward/bf16/{problem.title}", both, counters, None, WANTED_SECONDS,
-                        SAMPLES)
-    finally:
-        problem.clear()
+    return run.time_passes(f"{name}/{kind}/forward_backward/bf16/{problem.title}",
+                           IMPLEMENTATIONS[name](kind, problem), problem, counters_of, WANTED_SECONDS, SAMPLES)
 
 
 def measure_all(run):

@@ -20,7 +20,7 @@ template <int Ahead>
 fetched_log log_of(step_range const& steps) {
   fetched_log log;
   int in_flight[Ahead] = {};
-  each_fetched(
+  each_fetched_in_rounds(
       steps, in_flight,
       [&](int step, int& to) {
         log.fetched.push_back(step);

@@ -15,6 +15,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
       "bool is_tf32, Tensor workspace, Tensor by_loss, bool of_e, bool of_c) -> (Tensor, Tensor)");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
-  m.impl("distillation_forward", TORCH_BOX(&tessera_torch::distillation_forward<tessera_torch::cpu_device>));
-  m.impl("distillation_backward", TORCH_BOX(&tessera_torch::distillation_backward<tessera_torch::cpu_device>));
+  m.impl("distillation_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::distillation_forward<tessera_torch::cpu_device>>::call));
+  m.impl("distillation_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::distillation_backward<tessera_torch::cpu_device>>::call));
 }

@@ -5,6 +5,8 @@
 #include "distillation_operators.hpp"
 
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
-  m.impl("distillation_forward", TORCH_BOX(&tessera_torch::distillation_forward<tessera_torch::cuda_device>));
-  m.impl("distillation_backward", TORCH_BOX(&tessera_torch::distillation_backward<tessera_torch::cuda_device>));
+  m.impl("distillation_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::distillation_forward<tessera_torch::cuda_device>>::call));
+  m.impl("distillation_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::distillation_backward<tessera_torch::cuda_device>>::call));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operators of distillation for a kind of device: they name arguments, and choose what is compiled elsewhere.
+/// The operators of distillation for a kind of device: they choose what is compiled elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -7,48 +7,66 @@
 #include <tuple>
 
 #include "distillation.hpp"
+#include "operator_arguments.hpp"
 
 namespace tessera_torch {
 
-inline distillation_settings distillation_settings_of(std::int64_t divergence, double beta, std::int64_t reduction,
-                                                      double temperature, double softcap, double teacher_softcap,
-                                                      std::int64_t workspace_budget) {
-  return {divergence,
-          beta,
-          {.reduction = reduction_of("linear_distillation", reduction),
-           .temperature = static_cast<float>(temperature),
-           .softcap = static_cast<float>(softcap),
-           .teacher_softcap = static_cast<float>(teacher_softcap),
-           .workspace_budget = workspace_budget}};
+/// The options in the order of the operators' schema.
+struct distillation_option_arguments {
+  std::int64_t divergence;
+  double beta;
+  std::int64_t reduction;
+  double temperature;
+  double softcap;
+  double teacher_softcap;
+  std::int64_t workspace_budget;
+  bool is_tf32;
+
+  [[nodiscard]] distillation_settings settings(char const* function) const {
+    return {divergence,
+            beta,
+            {.reduction = reduction_of(function, reduction),
+             .temperature = static_cast<float>(temperature),
+             .softcap = static_cast<float>(softcap),
+             .teacher_softcap = static_cast<float>(teacher_softcap),
+             .workspace_budget = workspace_budget}};
+  }
+};
+
+template <>
+struct schema_of<distillation_tensors> {
+  using type = schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>>;
+};
+template <>
+struct schema_of<distillation_option_arguments> {
+  using type = schema<std::int64_t, double, std::int64_t, double, double, double, std::int64_t, bool>;
+};
+
+/// Calls `use` with an object of Functions<Device, Operand>, such as distillation_of, and with the settings.
+template <template <class, class> class Functions, class Device, class Use>
+auto with_distillation(distillation_tensors const& given, distillation_option_arguments const& options,
+                       Use const& use) {
+  constexpr char const* function = "linear_distillation";
+  distillation_settings const settings = options.settings(function);
+  return with_functions<Functions, Device>(function, given.e.scalar_type(), options.is_tf32,
+                                           [&](auto distillation) { return use(distillation, settings); });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor> distillation_forward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c,
-                                                std::optional<Tensor> weights, std::int64_t divergence, double beta,
-                                                std::int64_t reduction, double temperature, double softcap,
-                                                double teacher_softcap, std::int64_t workspace_budget, bool is_tf32,
-                                                bool for_backward) {
-  distillation_settings const settings =
-      distillation_settings_of(divergence, beta, reduction, temperature, softcap, teacher_softcap, workspace_budget);
-  return with_functions<distillation_of, Device>(
-      "linear_distillation", e.scalar_type(), is_tf32, [&]<class Distillation>(Distillation) {
-        return Distillation::forward({e, c, teacher_e, teacher_c, weights}, settings, for_backward);
-      });
+std::tuple<Tensor, Tensor> distillation_forward(distillation_tensors const& given,
+                                                distillation_option_arguments const& options, bool for_backward) {
+  return with_distillation<distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::forward(given, settings, for_backward);
+  });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor> distillation_backward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c,
-                                                 std::optional<Tensor> weights, std::int64_t divergence, double beta,
-                                                 std::int64_t reduction, double temperature, double softcap,
-                                                 double teacher_softcap, std::int64_t workspace_budget, bool is_tf32,
-                                                 Tensor workspace, Tensor by_loss, bool of_e, bool of_c) {
-  distillation_settings const settings =
-      distillation_settings_of(divergence, beta, reduction, temperature, softcap, teacher_softcap, workspace_budget);
-  return with_functions<distillation_of, Device>(
-      "linear_distillation", e.scalar_type(), is_tf32, [&]<class Distillation>(Distillation) {
-        return Distillation::backward({e, c, teacher_e, teacher_c, weights}, settings, workspace,
-                                      {by_loss, std::nullopt, std::nullopt, of_e, of_c, false});
-      });
+std::tuple<Tensor, Tensor> distillation_backward(distillation_tensors const& given,
+                                                 distillation_option_arguments const& options, Tensor workspace,
+                                                 Tensor by_loss, bool of_e, bool of_c) {
+  return with_distillation<distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::backward(given, settings, workspace, {by_loss, std::nullopt, std::nullopt, of_e, of_c, false});
+  });
 }
 
 }  // namespace tessera_torch

@@ -16,9 +16,10 @@ extern "C" __attribute__((visibility("default"))) std::int64_t tessera_torch_los
   using torch::headeronly::DeviceType;
   try {
     constexpr ScalarType types[] = {ScalarType::BFloat16, ScalarType::Half, ScalarType::Float};
-    loss_settings const settings = settings_of(
-        "linear_cross_entropy", reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-        e_threshold, c_threshold, workspace_budget, has_statistics != 0, is_tf32 != 0, adds_gradients != 0);
+    loss_option_arguments const options{reduction,        ignore_index,        shift,       sequence,    softcap,
+                                        temperature,      smoothing,           z_factor,    e_threshold, c_threshold,
+                                        workspace_budget, has_statistics != 0, is_tf32 != 0};
+    loss_settings const settings = options.settings(loss_function, adds_gradients != 0);
     tessera::linear_loss_shape const shape{tokens, vocabulary, channels};
     if (cuda_device < 0) {
       return loss_workspace_bytes<cpu_device>({DeviceType::CPU}, types[type], shape, settings, for_backward != 0);
@@ -55,7 +56,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
       "bool of_bias) -> (Tensor, Tensor, Tensor)");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
-  m.impl("loss_forward", TORCH_BOX(&tessera_torch::loss_forward<tessera_torch::cpu_device>));
-  m.impl("loss_backward", TORCH_BOX(&tessera_torch::loss_backward<tessera_torch::cpu_device>));
-  m.impl("loss_backward_into", TORCH_BOX(&tessera_torch::loss_backward_into<tessera_torch::cpu_device>));
+  m.impl("loss_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::loss_forward<tessera_torch::cpu_device>>::call));
+  m.impl("loss_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::loss_backward<tessera_torch::cpu_device>>::call));
+  m.impl("loss_backward_into",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::loss_backward_into<tessera_torch::cpu_device>>::call));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operators of Cut Cross-Entropy for a kind of device: they name arguments, and choose what is compiled elsewhere.
+/// The operators of Cut Cross-Entropy for a kind of device: they choose what is compiled elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -7,83 +7,99 @@
 #include <tuple>
 
 #include "loss.hpp"
+#include "operator_arguments.hpp"
 
 namespace tessera_torch {
 
 /// The options in the order of the operators' schema.
-inline loss_settings settings_of(char const* function, std::int64_t reduction, std::int64_t ignore_index,
-                                 std::int64_t shift, std::int64_t sequence, double softcap, double temperature,
-                                 double smoothing, double z_factor, double e_threshold, double c_threshold,
-                                 std::int64_t workspace_budget, bool has_statistics, bool is_tf32,
-                                 bool adds_gradients = false) {
-  return {{.reduction = reduction_of(function, reduction),
-           .ignore_index = ignore_index,
-           .shift = shift,
-           .sequence = sequence,
-           .softcap = static_cast<float>(softcap),
-           .temperature = static_cast<float>(temperature),
-           .smoothing = static_cast<float>(smoothing),
-           .z_factor = static_cast<float>(z_factor),
-           .hidden_threshold = static_cast<float>(e_threshold),
-           .classifier_threshold = static_cast<float>(c_threshold),
-           .workspace_budget = workspace_budget},
-          has_statistics,
-          is_tf32,
-          adds_gradients};
+struct loss_option_arguments {
+  std::int64_t reduction;
+  std::int64_t ignore_index;
+  std::int64_t shift;
+  std::int64_t sequence;
+  double softcap;
+  double temperature;
+  double smoothing;
+  double z_factor;
+  double e_threshold;
+  double c_threshold;
+  std::int64_t workspace_budget;
+  bool has_statistics;
+  bool is_tf32;
+
+  [[nodiscard]] loss_settings settings(char const* function, bool adds_gradients) const {
+    return {{.reduction = reduction_of(function, reduction),
+             .ignore_index = ignore_index,
+             .shift = shift,
+             .sequence = sequence,
+             .softcap = static_cast<float>(softcap),
+             .temperature = static_cast<float>(temperature),
+             .smoothing = static_cast<float>(smoothing),
+             .z_factor = static_cast<float>(z_factor),
+             .hidden_threshold = static_cast<float>(e_threshold),
+             .classifier_threshold = static_cast<float>(c_threshold),
+             .workspace_budget = workspace_budget},
+            has_statistics,
+            is_tf32,
+            adds_gradients};
+  }
+};
+
+template <>
+struct schema_of<loss_tensors> {
+  using type = schema<Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>>;
+};
+template <>
+struct schema_of<gradient_sums> {
+  using type = schema<std::optional<Tensor>, std::optional<Tensor>>;
+};
+template <>
+struct schema_of<loss_option_arguments> {
+  using type = schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double, double, double, double,
+                      double, std::int64_t, bool, bool>;
+};
+/// All but the sums, which come earlier.
+template <>
+struct schema_of<loss_gradient_request> {
+  using type = schema<std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>, bool, bool, bool>;
+};
+
+/// The name of the function, for errors.
+inline constexpr char const* loss_function = "linear_cross_entropy";
+
+/// Calls `use` with an object of Functions<Device, Operand>, such as loss_of, and with the settings.
+template <template <class, class> class Functions, class Device, class Use>
+auto with_loss(loss_tensors const& given, gradient_sums const& sums, loss_option_arguments const& options,
+               Use const& use) {
+  loss_settings const settings = options.settings(loss_function, sums.has_any());
+  return with_functions<Functions, Device>(loss_function, given.e.scalar_type(), options.is_tf32,
+                                           [&](auto loss) { return use(loss, settings); });
 }
 
 template <class Device>
-loss_results loss_forward(Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias, std::optional<Tensor> weights,
-                          std::optional<Tensor> class_weights, std::optional<Tensor> classifier_gradient,
-                          std::optional<Tensor> bias_gradient, std::int64_t reduction, std::int64_t ignore_index,
-                          std::int64_t shift, std::int64_t sequence, double softcap, double temperature,
-                          double smoothing, double z_factor, double e_threshold, double c_threshold,
-                          std::int64_t workspace_budget, bool has_statistics, bool is_tf32, bool for_backward) {
-  constexpr char const* function = "linear_cross_entropy";
-  gradient_sums const sums{classifier_gradient, bias_gradient};
-  loss_settings const settings =
-      settings_of(function, reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                  e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, sums.has_any());
-  return with_functions<loss_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::forward({e, c, targets, bias, weights, class_weights}, settings, sums, for_backward);
+loss_results loss_forward(loss_tensors const& given, gradient_sums const& sums, loss_option_arguments const& options,
+                          bool for_backward) {
+  return with_loss<loss_of, Device>(given, sums, options, [&]<class Loss>(Loss, loss_settings const& settings) {
+    return Loss::forward(given, settings, sums, for_backward);
   });
 }
 
 /// The gradients; those with a tensor to be added to are no results.
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> loss_backward_into(
-    Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias, std::optional<Tensor> weights,
-    std::optional<Tensor> class_weights, std::optional<Tensor> classifier_gradient, std::optional<Tensor> bias_gradient,
-    std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift, std::int64_t sequence, double softcap,
-    double temperature, double smoothing, double z_factor, double e_threshold, double c_threshold,
-    std::int64_t workspace_budget, bool has_statistics, bool is_tf32, Tensor workspace, std::optional<Tensor> by_loss,
-    std::optional<Tensor> by_log_sum_exp, std::optional<Tensor> by_entropy, bool of_e, bool of_c, bool of_bias) {
-  constexpr char const* function = "linear_cross_entropy";
-  gradient_sums const sums{classifier_gradient, bias_gradient};
-  loss_settings const settings =
-      settings_of(function, reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                  e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, sums.has_any());
-  return with_functions<loss_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::backward({e, c, targets, bias, weights, class_weights}, settings, workspace,
-                          {by_loss, by_log_sum_exp, by_entropy, of_e, of_c, of_bias, sums});
+std::tuple<Tensor, Tensor, Tensor> loss_backward_into(loss_tensors const& given, gradient_sums const& sums,
+                                                      loss_option_arguments const& options, Tensor workspace,
+                                                      loss_gradient_request wanted) {
+  wanted.sums = sums;
+  return with_loss<loss_of, Device>(given, sums, options, [&]<class Loss>(Loss, loss_settings const& settings) {
+    return Loss::backward(given, settings, workspace, wanted);
   });
 }
 
 /// The same where all gradients are results: an operator that changes no argument.
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> loss_backward(Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias,
-                                                 std::optional<Tensor> weights, std::optional<Tensor> class_weights,
-                                                 std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift,
-                                                 std::int64_t sequence, double softcap, double temperature,
-                                                 double smoothing, double z_factor, double e_threshold,
-                                                 double c_threshold, std::int64_t workspace_budget, bool has_statistics,
-                                                 bool is_tf32, Tensor workspace, std::optional<Tensor> by_loss,
-                                                 std::optional<Tensor> by_log_sum_exp, std::optional<Tensor> by_entropy,
-                                                 bool of_e, bool of_c, bool of_bias) {
-  return loss_backward_into<Device>(e, c, targets, bias, weights, class_weights, std::nullopt, std::nullopt, reduction,
-                                    ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                                    e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, workspace,
-                                    by_loss, by_log_sum_exp, by_entropy, of_e, of_c, of_bias);
+std::tuple<Tensor, Tensor, Tensor> loss_backward(loss_tensors const& given, loss_option_arguments const& options,
+                                                 Tensor workspace, loss_gradient_request const& wanted) {
+  return loss_backward_into<Device>(given, {}, options, workspace, wanted);
 }
 
 /// The bytes of the workspace that loss_forward() makes.
@@ -91,7 +107,7 @@ template <class Device>
 std::int64_t loss_workspace_bytes(torch::stable::Device const& device, ScalarType type,
                                   tessera::linear_loss_shape const& shape, loss_settings const& settings,
                                   bool for_backward) {
-  return with_functions<loss_of, Device>("linear_cross_entropy", type, settings.is_tf32, [&]<class Loss>(Loss) {
+  return with_functions<loss_of, Device>(loss_function, type, settings.is_tf32, [&]<class Loss>(Loss) {
     return Loss::workspace_bytes(device, shape, settings, for_backward);
   });
 }

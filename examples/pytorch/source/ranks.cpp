@@ -55,14 +55,22 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
       "by_loss, bool of_e, bool of_c) -> (Tensor, Tensor)");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
-  m.impl("rank_loss_bytes", TORCH_BOX(&tessera_torch::rank_loss_bytes<tessera_torch::cpu_device>));
-  m.impl("rank_loss_forward", TORCH_BOX(&tessera_torch::rank_loss_forward<tessera_torch::cpu_device>));
-  m.impl("rank_loss_backward", TORCH_BOX(&tessera_torch::rank_loss_backward<tessera_torch::cpu_device>));
-  m.impl("rank_soft_target_bytes", TORCH_BOX(&tessera_torch::rank_soft_target_bytes<tessera_torch::cpu_device>));
-  m.impl("rank_soft_target_forward", TORCH_BOX(&tessera_torch::rank_soft_target_forward<tessera_torch::cpu_device>));
-  m.impl("rank_soft_target_backward", TORCH_BOX(&tessera_torch::rank_soft_target_backward<tessera_torch::cpu_device>));
-  m.impl("rank_distillation_bytes", TORCH_BOX(&tessera_torch::rank_distillation_bytes<tessera_torch::cpu_device>));
-  m.impl("rank_distillation_forward", TORCH_BOX(&tessera_torch::rank_distillation_forward<tessera_torch::cpu_device>));
+  m.impl("rank_loss_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_bytes<tessera_torch::cpu_device>>::call));
+  m.impl("rank_loss_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_forward<tessera_torch::cpu_device>>::call));
+  m.impl("rank_loss_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_backward<tessera_torch::cpu_device>>::call));
+  m.impl("rank_soft_target_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_bytes<tessera_torch::cpu_device>>::call));
+  m.impl("rank_soft_target_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_forward<tessera_torch::cpu_device>>::call));
+  m.impl("rank_soft_target_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_backward<tessera_torch::cpu_device>>::call));
+  m.impl("rank_distillation_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_bytes<tessera_torch::cpu_device>>::call));
+  m.impl("rank_distillation_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_forward<tessera_torch::cpu_device>>::call));
   m.impl("rank_distillation_backward",
-         TORCH_BOX(&tessera_torch::rank_distillation_backward<tessera_torch::cpu_device>));
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_backward<tessera_torch::cpu_device>>::call));
 }

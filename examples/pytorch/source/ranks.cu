@@ -5,14 +5,22 @@
 #include "ranks_operators.hpp"
 
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
-  m.impl("rank_loss_bytes", TORCH_BOX(&tessera_torch::rank_loss_bytes<tessera_torch::cuda_device>));
-  m.impl("rank_loss_forward", TORCH_BOX(&tessera_torch::rank_loss_forward<tessera_torch::cuda_device>));
-  m.impl("rank_loss_backward", TORCH_BOX(&tessera_torch::rank_loss_backward<tessera_torch::cuda_device>));
-  m.impl("rank_soft_target_bytes", TORCH_BOX(&tessera_torch::rank_soft_target_bytes<tessera_torch::cuda_device>));
-  m.impl("rank_soft_target_forward", TORCH_BOX(&tessera_torch::rank_soft_target_forward<tessera_torch::cuda_device>));
-  m.impl("rank_soft_target_backward", TORCH_BOX(&tessera_torch::rank_soft_target_backward<tessera_torch::cuda_device>));
-  m.impl("rank_distillation_bytes", TORCH_BOX(&tessera_torch::rank_distillation_bytes<tessera_torch::cuda_device>));
-  m.impl("rank_distillation_forward", TORCH_BOX(&tessera_torch::rank_distillation_forward<tessera_torch::cuda_device>));
+  m.impl("rank_loss_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_bytes<tessera_torch::cuda_device>>::call));
+  m.impl("rank_loss_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_forward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_loss_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_loss_backward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_soft_target_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_bytes<tessera_torch::cuda_device>>::call));
+  m.impl("rank_soft_target_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_forward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_soft_target_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_soft_target_backward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_distillation_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_bytes<tessera_torch::cuda_device>>::call));
+  m.impl("rank_distillation_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_forward<tessera_torch::cuda_device>>::call));
   m.impl("rank_distillation_backward",
-         TORCH_BOX(&tessera_torch::rank_distillation_backward<tessera_torch::cuda_device>));
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_backward<tessera_torch::cuda_device>>::call));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operators of losses over ranks for a kind of device: they name arguments, and choose what is compiled elsewhere.
+/// The operators of losses over ranks for a kind of device: they choose what is compiled elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -8,163 +8,105 @@
 
 #include "distillation_operators.hpp"
 #include "loss_operators.hpp"
+#include "operator_arguments.hpp"
 #include "ranks.hpp"
+#include "soft_target_operators.hpp"
 
 namespace tessera_torch {
 
+/// A rank's number, how many there are, its first entry and those of all ranks.
+template <>
+struct schema_of<rank_place> {
+  using type = schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+};
+/// The same where ranks gather: with the address of a gather_function.
+struct gathering_place : rank_place {
+  using rank_place::rank_place;
+};
+template <>
+struct schema_of<gathering_place> {
+  using type = schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+};
+
 /// The bytes of the workspace of linear_cross_entropy over ranks.
 template <class Device>
-std::int64_t rank_loss_bytes(Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias,
-                             std::optional<Tensor> weights, std::optional<Tensor> class_weights,
-                             std::optional<Tensor> classifier_gradient, std::optional<Tensor> bias_gradient,
-                             std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift,
-                             std::int64_t sequence, double softcap, double temperature, double smoothing,
-                             double z_factor, double e_threshold, double c_threshold, std::int64_t workspace_budget,
-                             bool has_statistics, bool is_tf32, std::int64_t ranks, bool for_backward) {
-  constexpr char const* function = "linear_cross_entropy";
-  gradient_sums const sums{classifier_gradient, bias_gradient};
-  auto const settings =
-      settings_of(function, reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                  e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, sums.has_any());
-  return with_functions<rank_loss_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::bytes({e, c, targets, bias, weights, class_weights}, settings, ranks, for_backward);
+std::int64_t rank_loss_bytes(loss_tensors const& given, gradient_sums const& sums, loss_option_arguments const& options,
+                             std::int64_t ranks, bool for_backward) {
+  return with_loss<rank_loss_of, Device>(given, sums, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::bytes(given, settings, ranks, for_backward);
   });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rank_loss_forward(
-    Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias, std::optional<Tensor> weights,
-    std::optional<Tensor> class_weights, std::optional<Tensor> classifier_gradient, std::optional<Tensor> bias_gradient,
-    std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift, std::int64_t sequence, double softcap,
-    double temperature, double smoothing, double z_factor, double e_threshold, double c_threshold,
-    std::int64_t workspace_budget, bool has_statistics, bool is_tf32, Tensor workspace, std::int64_t rank,
-    std::int64_t ranks, std::int64_t first, std::int64_t vocabulary, std::int64_t gather) {
-  constexpr char const* function = "linear_cross_entropy";
-  gradient_sums const sums{classifier_gradient, bias_gradient};
-  auto const settings =
-      settings_of(function, reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                  e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, sums.has_any());
-  return with_functions<rank_loss_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::forward({e, c, targets, bias, weights, class_weights}, settings, sums, workspace,
-                         {rank, ranks, first, vocabulary, gather});
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rank_loss_forward(loss_tensors const& given,
+                                                                     gradient_sums const& sums,
+                                                                     loss_option_arguments const& options,
+                                                                     Tensor workspace, gathering_place const& place) {
+  return with_loss<rank_loss_of, Device>(given, sums, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::forward(given, settings, sums, workspace, place);
   });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> rank_loss_backward(
-    Tensor e, Tensor c, Tensor targets, std::optional<Tensor> bias, std::optional<Tensor> weights,
-    std::optional<Tensor> class_weights, std::optional<Tensor> classifier_gradient, std::optional<Tensor> bias_gradient,
-    std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift, std::int64_t sequence, double softcap,
-    double temperature, double smoothing, double z_factor, double e_threshold, double c_threshold,
-    std::int64_t workspace_budget, bool has_statistics, bool is_tf32, Tensor workspace, std::int64_t rank,
-    std::int64_t ranks, std::int64_t first, std::int64_t vocabulary, std::optional<Tensor> by_loss,
-    std::optional<Tensor> by_log_sum_exp, std::optional<Tensor> by_entropy, bool of_e, bool of_c, bool of_bias) {
-  constexpr char const* function = "linear_cross_entropy";
-  gradient_sums const sums{classifier_gradient, bias_gradient};
-  auto const settings =
-      settings_of(function, reduction, ignore_index, shift, sequence, softcap, temperature, smoothing, z_factor,
-                  e_threshold, c_threshold, workspace_budget, has_statistics, is_tf32, sums.has_any());
-  return with_functions<rank_loss_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::backward({e, c, targets, bias, weights, class_weights}, settings, workspace,
-                          {rank, ranks, first, vocabulary},
-                          {by_loss, by_log_sum_exp, by_entropy, of_e, of_c, of_bias, sums});
+std::tuple<Tensor, Tensor, Tensor> rank_loss_backward(loss_tensors const& given, gradient_sums const& sums,
+                                                      loss_option_arguments const& options, Tensor workspace,
+                                                      rank_place const& place, loss_gradient_request wanted) {
+  wanted.sums = sums;
+  return with_loss<rank_loss_of, Device>(given, sums, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::backward(given, settings, workspace, place, wanted);
   });
 }
 
 /// The bytes of the workspace of soft_target_cross_entropy over ranks.
 template <class Device>
-std::int64_t rank_soft_target_bytes(Tensor e, Tensor c, Tensor entries, Tensor entry_weights,
-                                    std::optional<Tensor> bias, std::optional<Tensor> weights, std::int64_t reduction,
-                                    double softcap, double temperature, double smoothing, double z_factor,
-                                    double e_threshold, double c_threshold, std::int64_t workspace_budget, bool is_tf32,
+std::int64_t rank_soft_target_bytes(soft_target_tensors const& given, soft_target_option_arguments const& options,
                                     std::int64_t ranks, bool for_backward) {
-  constexpr char const* function = "soft_target_cross_entropy";
-  auto const settings = settings_of(function, reduction, -1, 0, 0, softcap, temperature, smoothing, z_factor,
-                                    e_threshold, c_threshold, workspace_budget, true, is_tf32)
-                            .options;
-  return with_functions<rank_soft_targets_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::bytes({e, c, entries, entry_weights, bias, weights}, settings, ranks, for_backward);
-  });
+  return with_soft_targets<rank_soft_targets_of, Device>(
+      given, options, [&]<class Loss>(Loss, auto const& own) { return Loss::bytes(given, own, ranks, for_backward); });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor> rank_soft_target_forward(Tensor e, Tensor c, Tensor entries, Tensor entry_weights,
-                                                    std::optional<Tensor> bias, std::optional<Tensor> weights,
-                                                    std::int64_t reduction, double softcap, double temperature,
-                                                    double smoothing, double z_factor, double e_threshold,
-                                                    double c_threshold, std::int64_t workspace_budget, bool is_tf32,
-                                                    Tensor workspace, std::int64_t rank, std::int64_t ranks,
-                                                    std::int64_t first, std::int64_t vocabulary, std::int64_t gather) {
-  constexpr char const* function = "soft_target_cross_entropy";
-  auto const settings = settings_of(function, reduction, -1, 0, 0, softcap, temperature, smoothing, z_factor,
-                                    e_threshold, c_threshold, workspace_budget, true, is_tf32)
-                            .options;
-  return with_functions<rank_soft_targets_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::forward({e, c, entries, entry_weights, bias, weights}, settings, workspace,
-                         {rank, ranks, first, vocabulary, gather});
-  });
+std::tuple<Tensor, Tensor> rank_soft_target_forward(soft_target_tensors const& given,
+                                                    soft_target_option_arguments const& options, Tensor workspace,
+                                                    gathering_place const& place) {
+  return with_soft_targets<rank_soft_targets_of, Device>(
+      given, options, [&]<class Loss>(Loss, auto const& own) { return Loss::forward(given, own, workspace, place); });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> rank_soft_target_backward(
-    Tensor e, Tensor c, Tensor entries, Tensor entry_weights, std::optional<Tensor> bias, std::optional<Tensor> weights,
-    std::int64_t reduction, double softcap, double temperature, double smoothing, double z_factor, double e_threshold,
-    double c_threshold, std::int64_t workspace_budget, bool is_tf32, Tensor workspace, std::int64_t rank,
-    std::int64_t ranks, std::int64_t first, std::int64_t vocabulary, std::optional<Tensor> by_loss,
-    std::optional<Tensor> by_log_sum_exp, bool of_e, bool of_c, bool of_bias) {
-  constexpr char const* function = "soft_target_cross_entropy";
-  auto const settings = settings_of(function, reduction, -1, 0, 0, softcap, temperature, smoothing, z_factor,
-                                    e_threshold, c_threshold, workspace_budget, true, is_tf32)
-                            .options;
-  return with_functions<rank_soft_targets_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::backward({e, c, entries, entry_weights, bias, weights}, settings, workspace,
-                          {rank, ranks, first, vocabulary},
-                          {by_loss, by_log_sum_exp, std::nullopt, of_e, of_c, of_bias});
+std::tuple<Tensor, Tensor, Tensor> rank_soft_target_backward(soft_target_tensors const& given,
+                                                             soft_target_option_arguments const& options,
+                                                             Tensor workspace, rank_place const& place,
+                                                             soft_target_gradient_request const& wanted) {
+  return with_soft_targets<rank_soft_targets_of, Device>(given, options, [&]<class Loss>(Loss, auto const& own) {
+    return Loss::backward(given, own, workspace, place, wanted.whole());
   });
 }
 
 /// The bytes of the workspace of linear_distillation over ranks.
 template <class Device>
-std::int64_t rank_distillation_bytes(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c,
-                                     std::optional<Tensor> weights, std::int64_t divergence, double beta,
-                                     std::int64_t reduction, double temperature, double softcap, double teacher_softcap,
-                                     std::int64_t workspace_budget, bool is_tf32, std::int64_t ranks,
-                                     bool for_backward) {
-  constexpr char const* function = "linear_distillation";
-  auto const settings =
-      distillation_settings_of(divergence, beta, reduction, temperature, softcap, teacher_softcap, workspace_budget);
-  return with_functions<rank_distillation_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::bytes({e, c, teacher_e, teacher_c, weights}, settings, ranks, for_backward);
+std::int64_t rank_distillation_bytes(distillation_tensors const& given, distillation_option_arguments const& options,
+                                     std::int64_t ranks, bool for_backward) {
+  return with_distillation<rank_distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::bytes(given, settings, ranks, for_backward);
   });
 }
 
 template <class Device>
-Tensor rank_distillation_forward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, std::optional<Tensor> weights,
-                                 std::int64_t divergence, double beta, std::int64_t reduction, double temperature,
-                                 double softcap, double teacher_softcap, std::int64_t workspace_budget, bool is_tf32,
-                                 Tensor workspace, std::int64_t rank, std::int64_t ranks, std::int64_t first,
-                                 std::int64_t vocabulary, std::int64_t gather) {
-  constexpr char const* function = "linear_distillation";
-  auto const settings =
-      distillation_settings_of(divergence, beta, reduction, temperature, softcap, teacher_softcap, workspace_budget);
-  return with_functions<rank_distillation_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::forward({e, c, teacher_e, teacher_c, weights}, settings, workspace,
-                         {rank, ranks, first, vocabulary, gather});
+Tensor rank_distillation_forward(distillation_tensors const& given, distillation_option_arguments const& options,
+                                 Tensor workspace, gathering_place const& place) {
+  return with_distillation<rank_distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::forward(given, settings, workspace, place);
   });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor> rank_distillation_backward(
-    Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, std::optional<Tensor> weights, std::int64_t divergence,
-    double beta, std::int64_t reduction, double temperature, double softcap, double teacher_softcap,
-    std::int64_t workspace_budget, bool is_tf32, Tensor workspace, std::int64_t rank, std::int64_t ranks,
-    std::int64_t first, std::int64_t vocabulary, std::optional<Tensor> by_loss, bool of_e, bool of_c) {
-  constexpr char const* function = "linear_distillation";
-  auto const settings =
-      distillation_settings_of(divergence, beta, reduction, temperature, softcap, teacher_softcap, workspace_budget);
-  return with_functions<rank_distillation_of, Device>(function, e.scalar_type(), is_tf32, [&]<class Loss>(Loss) {
-    return Loss::backward({e, c, teacher_e, teacher_c, weights}, settings, workspace, {rank, ranks, first, vocabulary},
-                          {by_loss, std::nullopt, std::nullopt, of_e, of_c, false});
+std::tuple<Tensor, Tensor> rank_distillation_backward(distillation_tensors const& given,
+                                                      distillation_option_arguments const& options, Tensor workspace,
+                                                      rank_place const& place, std::optional<Tensor> by_loss, bool of_e,
+                                                      bool of_c) {
+  return with_distillation<rank_distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
+    return Loss::backward(given, settings, workspace, place, {by_loss, std::nullopt, std::nullopt, of_e, of_c, false});
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operators of soft targets for a kind of device: they name arguments, and choose what is compiled elsewhere.
+/// The operators of soft targets for a kind of device: they choose what is compiled elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -7,40 +7,81 @@
 #include <tuple>
 
 #include "loss_operators.hpp"
+#include "operator_arguments.hpp"
 #include "soft_targets.hpp"
 
 namespace tessera_torch {
 
-template <class Device>
-std::tuple<Tensor, Tensor, Tensor> soft_target_forward(Tensor e, Tensor c, Tensor entries, Tensor entry_weights,
-                                                       std::optional<Tensor> bias, std::optional<Tensor> weights,
-                                                       std::int64_t reduction, double softcap, double temperature,
-                                                       double smoothing, double z_factor, double e_threshold,
-                                                       double c_threshold, std::int64_t workspace_budget, bool is_tf32,
-                                                       bool for_backward) {
-  auto const options = settings_of("soft_target_cross_entropy", reduction, -1, 0, 0, softcap, temperature, smoothing,
-                                   z_factor, e_threshold, c_threshold, workspace_budget, true, is_tf32)
-                           .options;
-  return with_functions<soft_targets_of, Device>(
-      "soft_target_cross_entropy", e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
-        return Targets::forward({e, c, entries, entry_weights, bias, weights}, options, for_backward);
-      });
+/// The options in the order of the operators' schema.
+struct soft_target_option_arguments {
+  std::int64_t reduction;
+  double softcap;
+  double temperature;
+  double smoothing;
+  double z_factor;
+  double e_threshold;
+  double c_threshold;
+  std::int64_t workspace_budget;
+  bool is_tf32;
+
+  [[nodiscard]] tessera::linear_loss_options options(char const* function) const {
+    loss_option_arguments const all{reduction,        -1,        0,        0,           softcap,
+                                    temperature,      smoothing, z_factor, e_threshold, c_threshold,
+                                    workspace_budget, true,      is_tf32};
+    return all.settings(function, false).options;
+  }
+};
+
+template <>
+struct schema_of<soft_target_tensors> {
+  using type = schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>>;
+};
+template <>
+struct schema_of<soft_target_option_arguments> {
+  using type = schema<std::int64_t, double, double, double, double, double, double, std::int64_t, bool>;
+};
+
+/// Which gradients are wanted, where entropies are no results.
+struct soft_target_gradient_request {
+  std::optional<Tensor> by_loss;
+  std::optional<Tensor> by_log_sum_exp;
+  bool of_e;
+  bool of_c;
+  bool of_bias;
+
+  [[nodiscard]] loss_gradient_request whole() const {
+    return {by_loss, by_log_sum_exp, std::nullopt, of_e, of_c, of_bias};
+  }
+};
+template <>
+struct schema_of<soft_target_gradient_request> {
+  using type = schema<std::optional<Tensor>, std::optional<Tensor>, bool, bool, bool>;
+};
+
+/// Calls `use` with an object of Functions<Device, Operand>, such as soft_targets_of, and with the options.
+template <template <class, class> class Functions, class Device, class Use>
+auto with_soft_targets(soft_target_tensors const& given, soft_target_option_arguments const& options, Use const& use) {
+  constexpr char const* function = "soft_target_cross_entropy";
+  auto const loss_options = options.options(function);
+  return with_functions<Functions, Device>(function, given.e.scalar_type(), options.is_tf32,
+                                           [&](auto targets) { return use(targets, loss_options); });
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> soft_target_backward(
-    Tensor e, Tensor c, Tensor entries, Tensor entry_weights, std::optional<Tensor> bias, std::optional<Tensor> weights,
-    std::int64_t reduction, double softcap, double temperature, double smoothing, double z_factor, double e_threshold,
-    double c_threshold, std::int64_t workspace_budget, bool is_tf32, Tensor workspace, std::optional<Tensor> by_loss,
-    std::optional<Tensor> by_log_sum_exp, bool of_e, bool of_c, bool of_bias) {
-  auto const options = settings_of("soft_target_cross_entropy", reduction, -1, 0, 0, softcap, temperature, smoothing,
-                                   z_factor, e_threshold, c_threshold, workspace_budget, true, is_tf32)
-                           .options;
-  return with_functions<soft_targets_of, Device>(
-      "soft_target_cross_entropy", e.scalar_type(), is_tf32, [&]<class Targets>(Targets) {
-        return Targets::backward({e, c, entries, entry_weights, bias, weights}, options, workspace,
-                                 {by_loss, by_log_sum_exp, std::nullopt, of_e, of_c, of_bias});
-      });
+std::tuple<Tensor, Tensor, Tensor> soft_target_forward(soft_target_tensors const& given,
+                                                       soft_target_option_arguments const& options, bool for_backward) {
+  return with_soft_targets<soft_targets_of, Device>(given, options, [&]<class Targets>(Targets, auto const& own) {
+    return Targets::forward(given, own, for_backward);
+  });
+}
+
+template <class Device>
+std::tuple<Tensor, Tensor, Tensor> soft_target_backward(soft_target_tensors const& given,
+                                                        soft_target_option_arguments const& options, Tensor workspace,
+                                                        soft_target_gradient_request const& wanted) {
+  return with_soft_targets<soft_targets_of, Device>(given, options, [&]<class Targets>(Targets, auto const& own) {
+    return Targets::backward(given, own, workspace, wanted.whole());
+  });
 }
 
 template <class Device>

@@ -20,7 +20,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
       "float temperature) -> Tensor");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
-  m.impl("soft_target_forward", TORCH_BOX(&tessera_torch::soft_target_forward<tessera_torch::cpu_device>));
-  m.impl("soft_target_backward", TORCH_BOX(&tessera_torch::soft_target_backward<tessera_torch::cpu_device>));
+  m.impl("soft_target_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::soft_target_forward<tessera_torch::cpu_device>>::call));
+  m.impl("soft_target_backward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::soft_target_backward<tessera_torch::cpu_device>>::call));
   m.impl("chosen_log_probabilities", TORCH_BOX(&tessera_torch::chosen_log_probabilities<tessera_torch::cpu_device>));
 }

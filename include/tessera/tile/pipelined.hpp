@@ -16,10 +16,10 @@
 /// Where some warps fill stages and others read them, from sm_90 on, each side has its own loop over the same steps:
 /// tile/cuda/sm_90/pipelined_ring.cuh.
 ///
-/// `each_fetched` is a loop whose steps take what was read to registers while earlier steps ran.
+/// `each_fetched_in_rounds` is a loop whose steps take what was read to registers while earlier steps ran.
 ///
 ///     fetched_tile in_flight[2];                                           // two steps are on their way
-///     each_fetched(
+///     each_fetched_in_rounds(
 ///         step_range{first, end, by}, in_flight,
 ///         [&](int step, fetched_tile& to) { source.fetch(group, to, first_row, std::int64_t{step} * depth); },
 ///         [&](int step, fetched_tile const& from) {                        // tile/source/fetched_source.hpp
@@ -34,7 +34,8 @@
 /// 8192 x 8192 weights of 8 bits 32.6 us with one row and 32.2 with 16, and by such a loop 33.4 and 33.6; of 4 bits
 /// 26.4 and 28.8, and 27.8 and 30.8.
 ///
-/// Steps that fill stages of a ring have each_fetched() of tile/cuda/sm_90/pipelined_ring.cuh.
+/// Steps that fill stages of a ring have each_fetched() of tile/cuda/sm_90/pipelined_ring.cuh, which runs the steps of
+/// the range alone: a stage that is filled behind the last would be read by nobody, and so never be empty again.
 #pragma once
 
 #include <tessera/config.hpp>
@@ -134,10 +135,10 @@ struct step_range {
 };
 
 /// Calls fetch(step, registers), which starts to read, and take(step, registers), which waits for what was read, for
-/// each step. Registers: of a step on its way; `Ahead` steps are.
+/// each step, and for fewer than `Ahead` behind the last. Registers: of a step on its way; `Ahead` steps are.
 template <class Registers, int Ahead, class Fetch, class Take>
-TESSERA_FN void each_fetched(step_range const& steps, Registers (&in_flight)[Ahead], Fetch const& fetch,
-                             Take const& take) {
+TESSERA_FN void each_fetched_in_rounds(step_range const& steps, Registers (&in_flight)[Ahead], Fetch const& fetch,
+                                       Take const& take) {
   each_constant<Ahead>([&](auto i) { fetch(steps.first + i.value * steps.by, in_flight[i.value]); });
   for (int first = steps.first; first < steps.end; first += Ahead * steps.by) {
     each_constant<Ahead>([&](auto i) {  // known in each step, so that they are registers

@@ -45,6 +45,10 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/token_boxes.cuh:2 "${given_copy}, tessera::token_map const& map, std::int32_t length"
   tile/cuda/sm_90/warpgroup_mma.cuh "tessera::matrix_descriptor a, tessera::matrix_descriptor b"
   tile/cuda/sm_90/warpgroup_rows.cuh "float (&sums)[64]"
+  tile/cuda/sm_90/warpgroup_turns.cuh "tessera::stage_ring<4>& ring, tessera::pipeline_state<4>& state, int which, \
+    int round, int steps, float (&sums)[128], void (*multiply_stage)(int, float (&)[128], bool), \
+    void (*write)(float (&)[128])"
+  tile/cuda/sm_90/warpgroup_turns.cuh:2 "int which, void (*start_products)()"
   tile/cuda/sm_90/worker_warps.cuh "tessera::cuda_block<160> const& group, ring_scratch& scratch, \
     void (*init_barriers)(ring_scratch&), void (*work)(ring_scratch&, int, int), void (*load)(ring_scratch&, int)")
 tessera_check_pieces(WITH_NVCC tile_maps "${tile_cuda}"

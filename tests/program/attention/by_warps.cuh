@@ -104,16 +104,9 @@ attention_results run_by_warps(cuda const& exec, attention_problem<T> const& p, 
   }
   buffer<float16> memory_of_values(exec, heads.values.codes.size());
   forward_by_warps<Products, T, Bias> const program{
-      s,
-      heads.queries,
-      heads.keys,
-      stored_values<typename Products::sources::stored_type>(exec, heads.values, memory_of_values),
-      query_lengths,
-      key_lengths,
-      p.options.window_left,
-      p.options.keys_behind(),
-      writer,
-      partials,
+      {s, heads.queries, heads.keys,
+       stored_values<typename Products::sources::stored_type>(exec, heads.values, memory_of_values), query_lengths,
+       key_lengths, p.options.window_left, p.options.keys_behind(), writer, partials},
       bias};
   exec.run(program, program.groups());
   if (splits > 1) {

@@ -117,17 +117,17 @@ struct coded_heads {
     attention_writer<Method, float> const writer{
         shape, {}, {value_scales.data(), {2, 1, 40}}, {value_mean.data(), {2, 1, 40}}, query_lengths,
         sinks, {}, {results.data(), {2, 2, 70, 40}},  {log_sum_exp.data(), {2, 2, 70}}};
-    return {shape,
-            q,
-            {{keys.data(), {2, 1, 256, 40}}, {key_scales.data(), {2, 1, 2}}},
-            coded_values(),
-            query_lengths,
-            key_lengths,
-            left,
-            right,
+    return {{shape,
+             q,
+             {{keys.data(), {2, 1, 256, 40}}, {key_scales.data(), {2, 1, 2}}},
+             coded_values(),
+             query_lengths,
+             key_lengths,
+             left,
+             right,
+             writer,
+             {}},
             list,
-            {},
-            writer,
             {}};
   }
   template <class Executor>

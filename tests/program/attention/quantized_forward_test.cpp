@@ -131,7 +131,7 @@ TEST_CASE("splits of keys leave rows and sums that merge to the whole", "[host]"
   whole.partials = {{totals.data(), {2, 2, 2, 70, 40}}, {rows.data(), {2, 2, 2, 70}}};
   exec.run(whole, whole.groups());
   CHECK(heads.results[0] == -777.0F);  // they are merge_attention's
-  merge_attention<half_method, float> const merge{whole.partials, whole.results};
+  merge_attention<half_method, float> const merge{whole.partials, whole.writer};
   exec.run(merge, merge.groups());
   CHECK(heads.error().of_results < 1e-3);
   CHECK(heads.error().of_sums < 1e-5);

@@ -144,9 +144,7 @@ struct sequence_parallel {
   static void backward(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
                        linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    auto const at = begin_backward(exec, ranks, in, out, space);
-    own_backward(exec, ranks, in, part, options, upstream, out, at, space, {});
-    detail::scatter_hidden(exec, ranks, space[at.gradient], out.hidden);
+    detail::scatter_hidden_behind(exec, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
   }
 
   /// The same, with the reduction on a side queue of the executor.
@@ -155,11 +153,7 @@ struct sequence_parallel {
                        vocabulary_part const& part, linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
     detail::check_side(back, exec, side);
-    auto const at = begin_backward(exec, ranks, in, out, space);
-    detail::scatter_hidden_beside(exec, side, ranks, space[at.gradient], out.hidden, detail::tokens_of(in),
-                                  [&](hidden_progress const& progress) {
-                                    own_backward(exec, ranks, in, part, options, upstream, out, at, space, progress);
-                                  });
+    detail::scatter_hidden_beside(exec, side, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
   }
 
  private:
@@ -184,24 +178,22 @@ struct sequence_parallel {
     check_reach(exec, function, "bytes of the workspace", space);
   }
 
+  /// Checks a call, and gives the loss's own backward pass of all tokens, which refers to the arguments.
   template <class Exec, class Ranks, class Label, class Gradient>
-  static regions<Gradient> begin_backward(Exec const& exec, Ranks const& ranks, inputs<Label> const& in,
-                                          linear_loss_gradients<Gradient> const& out, workspace const& space) {
+  static auto pass_of(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
+                      linear_loss_options const& options, loss_upstream const& upstream,
+                      linear_loss_gradients<Gradient> const& out, workspace const& space) {
     check_call(exec, back, ranks.size(), in, space);
-    return detail::begin_spread_backward(exec, back, ranks, in.hidden, {detail::tokens_of(in) * in.hidden.extent(1)},
-                                         out, space);
-  }
-
-  template <class Exec, class Ranks, class Label, class Gradient>
-  static void own_backward(Exec const& exec, Ranks const& ranks, inputs<Label> const& in, vocabulary_part const& part,
-                           linear_loss_options const& options, loss_upstream const& upstream,
-                           linear_loss_gradients<Gradient> const& out, regions<Gradient> const& at,
-                           workspace const& space, hidden_progress const& progress) {
     std::int64_t const tokens = detail::tokens_of(in);
+    regions<Gradient> const at =
+        detail::begin_spread_backward(exec, back, ranks, in.hidden, {tokens * in.hidden.extent(1)}, out, space);
     inputs<Label> all = in;
     all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
-    Loss::own_backward(exec, ranks, all, part, options, upstream,
-                       detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+    auto const own_pass = [&, at, all, tokens](hidden_progress const& progress) {
+      Loss::own_backward(exec, ranks, all, part, options, upstream,
+                         detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+    };
+    return detail::spread_pass{space[at.gradient], out.hidden, tokens, own_pass};
   }
 };
 
@@ -250,9 +242,7 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
   static void backward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
                        distillation_options const& options, array_view<float const> upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    auto const at = begin_backward(exec, ranks, in, out, space);
-    own_backward(exec, ranks, in, part, options, upstream, out, at, space, {});
-    detail::scatter_hidden(exec, ranks, space[at.gradient], out.hidden);
+    detail::scatter_hidden_behind(exec, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
   }
 
   /// The same, with the reduction on a side queue of the executor.
@@ -262,11 +252,7 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
                        array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {
     detail::check_side(back, exec, side);
-    auto const at = begin_backward(exec, ranks, in, out, space);
-    detail::scatter_hidden_beside(exec, side, ranks, space[at.gradient], out.hidden, in.hidden.extent(0) * ranks.size(),
-                                  [&](hidden_progress const& progress) {
-                                    own_backward(exec, ranks, in, part, options, upstream, out, at, space, progress);
-                                  });
+    detail::scatter_hidden_beside(exec, side, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
   }
 
  private:
@@ -296,24 +282,22 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
     return elements_of(function, {tokens, 0, in.hidden.extent(1), in.teacher_hidden.extent(1)});
   }
 
+  /// Checks a call, and gives the loss's own backward pass of all tokens, which refers to the arguments.
   template <class Exec, class Ranks, class Gradient>
-  static regions<Gradient> begin_backward(Exec const& exec, Ranks const& ranks, inputs const& in,
-                                          linear_loss_gradients<Gradient> const& out, workspace const& space) {
+  static auto pass_of(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
+                      distillation_options const& options, array_view<float const> const& upstream,
+                      linear_loss_gradients<Gradient> const& out, workspace const& space) {
     detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
-    return detail::begin_spread_backward(exec, back, ranks, in.hidden, elements, out, space);
-  }
-
-  template <class Exec, class Ranks, class Gradient>
-  static void own_backward(Exec const& exec, Ranks const& ranks, inputs const& in, vocabulary_part const& part,
-                           distillation_options const& options, array_view<float const> upstream,
-                           linear_loss_gradients<Gradient> const& out, regions<Gradient> const& at,
-                           workspace const& space, hidden_progress const& progress) {
     std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
+    regions<Gradient> const at = detail::begin_spread_backward(exec, back, ranks, in.hidden, elements, out, space);
     inputs all = in;
     all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
     all.teacher_hidden = {space[at.teacher].data, {tokens, in.teacher_hidden.extent(1)}};
-    Loss::own_backward(exec, ranks, all, part, options, upstream,
-                       detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+    auto const own_pass = [&, at, all, tokens](hidden_progress const& progress) {
+      Loss::own_backward(exec, ranks, all, part, options, upstream,
+                         detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
+    };
+    return detail::spread_pass{space[at.gradient], out.hidden, tokens, own_pass};
   }
 };
 

@@ -206,11 +206,8 @@ struct soft_target_loss<linear_loss<Tile, Statistics, Filter, Map>> {
                          at.logit_matrix(space, shape),
                          nullptr});
     detail::keep_target_losses<loss_reducer<Statistics>, Entry, Map> const keep{
-        targets,
-        {in.map, at.logit_matrix(space, shape)},
-        {options.smoothing, options.z_factor, shape.vocabulary},
-        space[at.losses],
-        out.log_probability};
+        {targets, {options.smoothing, options.z_factor, shape.vocabulary}, space[at.losses], out.log_probability},
+        {in.map, at.logit_matrix(space, shape)}};
     linear_loss_outputs own = out;
     own.loss = space[at.losses];
     label_loss::forward(exec, own_inputs(in, at, space), own_options(where, shape, options), own, own_space(at, space),

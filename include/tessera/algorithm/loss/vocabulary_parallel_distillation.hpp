@@ -74,7 +74,7 @@ struct rank_exchange {
   void merge(Exec const& exec, array_view<logit_pair_state> own) const {
     ranks.all_gather(exec, array_view<logit_pair_state const>(own), states);
     if (own.size() > 0) {
-      merge_logit_pairs<Ratio> const merge_states{{states.data, {ranks.size(), own.size()}}, own};
+      merge_over_ranks<logit_pair_reducer<Ratio>> const merge_states{{states.data, {ranks.size(), own.size()}}, own};
       exec.run(merge_states, merge_states.groups());
     }
   }
@@ -82,7 +82,7 @@ struct rank_exchange {
   void add(Exec const& exec, array_view<divergence_row> own) const {
     ranks.all_gather(exec, array_view<divergence_row const>(own), rows);
     if (own.size() > 0) {
-      add_rank_divergences const add_rows{{rows.data, {ranks.size(), own.size()}}, own};
+      merge_over_ranks<divergence_row_merger> const add_rows{{rows.data, {ranks.size(), own.size()}}, own};
       exec.run(add_rows, add_rows.groups());
     }
   }

@@ -117,11 +117,9 @@ struct vocabulary_parallel<soft_target_loss<linear_loss<Tile, Statistics, Filter
     part_loss::run_groups(
         exec, detail::select_targets<Entry>{targets, in.weights, labels, masses, status_of(exec, {where, "entry"})});
     tell(exec, ranks, in, part, options, out, targets, at, space);
-    detail::keep_rank_target_losses<reducer, Entry> const keep{targets,
-                                                               at.own_space[at.own.targets],
-                                                               {options.smoothing, options.z_factor, part.vocabulary},
-                                                               losses,
-                                                               out.log_probability};
+    detail::keep_rank_target_losses<reducer, Entry> const keep{
+        {targets, {options.smoothing, options.z_factor, part.vocabulary}, losses, out.log_probability},
+        at.own_space[at.own.targets]};
     linear_loss_outputs own_out = out;
     own_out.loss = {};
     part_loss::finish(exec, ranks.size(), own_inputs(in, at, space), part, whole_loss::label_options(options), own_out,

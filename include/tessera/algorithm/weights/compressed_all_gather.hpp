@@ -65,7 +65,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <vector>
 
 #include <tessera/algorithm/weights/compressed_collective_types.hpp>
@@ -128,16 +127,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", own.size(), " weights");
     call<Exec, Ranks> const of{exec, wire, ranks, layout, at, space, own, all};
     detail::stream_sizes sizes(layout, ranks.size());
-    std::exception_ptr const earlier = detail::joining(wire, [&] {
-      of.send();
-      of.read(sizes);
-      std::exception_ptr reported = detail::wait_for_sizes(exec);
-      of.receive(sizes);
-      return reported;
-    });
-    if (earlier) {
-      std::rethrow_exception(earlier);
-    }
+    detail::send_and_receive(exec, wire, of, true, sizes);
     return layout.traffic([&](std::int64_t which) { return sizes(ranks.rank(), which); });
   }
 

@@ -37,7 +37,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <vector>
 
 #include <tessera/algorithm/weights/compressed_collective_types.hpp>
@@ -86,19 +85,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with ", list.size(), " weights");
     call<Exec, Ranks> const of{exec, wire, ranks, root, layout, at, space, list};
     detail::stream_sizes sizes(layout, 1);
-    std::exception_ptr const earlier = detail::joining(wire, [&]() -> std::exception_ptr {
-      of.send();
-      if (layout.chunks == 0) {
-        return nullptr;
-      }
-      of.read(sizes);
-      std::exception_ptr reported = detail::wait_for_sizes(exec);
-      of.receive(sizes);
-      return reported;
-    });
-    if (earlier) {
-      std::rethrow_exception(earlier);
-    }
+    detail::send_and_receive(exec, wire, of, layout.chunks > 0, sizes);
     return layout.traffic([&](std::int64_t which) { return sizes(0, which); });
   }
 

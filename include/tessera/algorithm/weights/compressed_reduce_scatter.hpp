@@ -47,7 +47,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <type_traits>
 #include <vector>
 
@@ -118,19 +117,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     space.check_room(where, at.plan.bytes(), ranks.size(), " ranks with parts of ", part.size(), " values");
     call<Exec, Ranks> const of{exec, wire, ranks, layout, at, space, all, part};
     detail::stream_sizes sizes(layout, 2 * of.others());
-    std::exception_ptr const earlier = detail::joining(wire, [&]() -> std::exception_ptr {
-      of.send();
-      if (layout.chunks == 0) {
-        return nullptr;
-      }
-      of.read(sizes);
-      std::exception_ptr reported = detail::wait_for_sizes(exec);
-      of.receive(sizes);
-      return reported;
-    });
-    if (earlier) {
-      std::rethrow_exception(earlier);
-    }
+    detail::send_and_receive(exec, wire, of, layout.chunks > 0, sizes);
     return of.largest_traffic(sizes);
   }
 

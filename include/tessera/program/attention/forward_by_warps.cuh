@@ -46,6 +46,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
+#include <tessera/program/attention/detail/quantized_task.hpp>
 #include <tessera/program/attention/detail/row_floats.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
@@ -76,7 +77,8 @@ inline namespace v0 {
 /// of results. Bias: no_bias or `bias(sequence, head, query, key)`. Codes lie as quantize_heads leaves them, in rows of
 /// whole 16 bytes.
 template <class Products, class T, class Bias = no_bias>
-struct forward_by_warps {
+struct forward_by_warps
+    : detail::quantized_task<typename Products::method, T, typename Products::sources::stored_type> {
   using method = typename Products::method;  ///< how codes are made
   using softmax_type = piecewise_linear_softmax;
   static_assert(std::is_same_v<typename method::softmax, softmax_type>,
@@ -159,17 +161,11 @@ struct forward_by_warps {
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
   };
 
-  attention_shape shape;
-  quantized_queries<score_code> queries;                        ///< codes and scales of queries
-  quantized_keys<score_code> keys;                              ///< codes and scales of keys
-  quantized_value_heads<typename sources::stored_type> values;  ///< codes of values, or their numbers, and scales
-  sequence_lengths query_lengths;
-  sequence_lengths key_lengths;
-  std::int64_t left;   ///< attention_mask::left
-  std::int64_t right;  ///< attention_mask::right
-  attention_writer<method, T> writer;
-  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
-  Bias bias = {};                           ///< added to scores, natural
+  /// What attention_tiles is given, too.
+  using task_type = detail::quantized_task<method, T, typename sources::stored_type>;
+  using task_type::shape, task_type::queries, task_type::keys, task_type::values, task_type::writer,
+      task_type::partials;
+  Bias bias = {};  ///< added to scores, natural
 
   /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -178,9 +174,7 @@ struct forward_by_warps {
 
   /// Attends for a block of queries of a head, over the keys of a split.
   __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
-    coordinates at = coordinates::of(shape, which / partials.splits());
-    at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
-               left, right};
+    auto const at = this->template place_of<coordinates>(which / partials.splits());
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
     scratch.stages.begin(group);
     lane_rows state;

@@ -58,6 +58,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/key_terms.hpp>
+#include <tessera/program/attention/detail/quantized_task.hpp>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/weights_in_memory.hpp>
@@ -82,7 +83,7 @@ inline namespace v0 {
 /// Computes attention over quantized operands. Method: an attention_method. T: the type of results. Bias:
 /// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
 template <class Method, class T, class Bias, int Channels>
-struct attention_tiles {
+struct attention_tiles : detail::quantized_task<Method, T, typename Method::value_quantizer::code_type> {
   using softmax_type = typename Method::softmax;
   /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
@@ -153,18 +154,11 @@ struct attention_tiles {
     TESSERA_FN float& total(int row, int channel) { return totals[row * (Channels + 1) + channel]; }
   };
 
-  attention_shape shape;
-  quantized_queries<score_code> queries;    ///< codes and scales of queries
-  quantized_keys<score_code> keys;          ///< codes and scales of keys
-  quantized_value_heads<code_type> values;  ///< codes and scales of values
-  sequence_lengths query_lengths;
-  sequence_lengths key_lengths;
-  std::int64_t left;          ///< attention_mask::left
-  std::int64_t right;         ///< attention_mask::right
+  using task_type = detail::quantized_task<Method, T, code_type>;  ///< what other programs are given, too
+  using task_type::shape, task_type::queries, task_type::keys, task_type::values, task_type::writer,
+      task_type::partials;
   attention_block_list list;  ///< tiles of keys that are seen; null: all
   Bias bias;                  ///< added to scores, natural
-  attention_writer<Method, T> results;
-  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
   /// How many blocks of 64 queries a head has.
   TESSERA_FN constexpr std::int64_t query_blocks() const { return coordinates::count(shape); }
@@ -176,7 +170,7 @@ struct attention_tiles {
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
     using row_words = words<G>;
     using copies = copies_in_flight<G>;
-    coordinates const at = coordinates_of(which / partials.splits());
+    auto const at = this->template place_of<coordinates>(which / partials.splits());
     row_states<G> state;
     begin_rows(group, at, state);
     typename row_words::totals_type totals;
@@ -260,13 +254,6 @@ struct attention_tiles {
   struct row_states : softmax_of<G>::rows {
     typename softmax_of<G>::template each<float> query_scale;  ///< the scale of the row's query
   };
-
-  TESSERA_FN coordinates coordinates_of(std::int64_t which) const {
-    coordinates at = coordinates::of(shape, which);
-    at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
-               left, right};
-    return at;
-  }
 
   template <Group G>
   TESSERA_FN void begin_rows(G const& group, coordinates const& at, row_states<G>& state) const {
@@ -460,7 +447,7 @@ struct attention_tiles {
   TESSERA_FN void finish_rows(G const& group, coordinates const& at, std::int64_t split, row_states<G>& state,
                               typename words<G>::totals_type& totals, scratch_type& scratch) const {
     using product = typename words<G>::results;
-    detail::split_writer<Method, T> const to{results, partials, split, at.sequence, at.head};
+    detail::split_writer<Method, T> const to{writer, partials, split, at.sequence, at.head};
     softmax_of<G>::merge(group, state);
     product::each_row_once(
         group,

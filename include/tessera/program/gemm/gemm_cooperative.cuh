@@ -73,6 +73,20 @@ struct deferred_epilogue<Epilogue, Registers> {
   }
 };
 
+/// Ends a tile of programs that defer nothing: all of the epilogue's work is done at once.
+template <class Epilogue, class Sum, int Registers>
+__device__ __forceinline__ void finish_at_once(Epilogue const& epilogue, Sum (&sums)[Registers], box_coordinate first,
+                                               typename Epilogue::scratch_type& scratch) {
+  if constexpr (is_deferring<Epilogue>) {
+    deferred_epilogue<Epilogue, Registers> work;
+    work.take(epilogue, sums, first);
+    work.template run<0>(epilogue, scratch);
+    work.template run<1>(epilogue, scratch);
+  } else {
+    epilogue(sums, first, scratch);
+  }
+}
+
 }  // namespace detail
 
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>

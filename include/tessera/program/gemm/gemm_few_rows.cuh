@@ -85,7 +85,7 @@ struct gemm_few_rows {
     value_type const* inputs[tokens / 8];
     open_inputs(own.lane, inputs);
     codes_type in_flight[Policy.ahead];
-    each_fetched(
+    each_fetched_in_rounds(
         step_range{warp * depth, columns, warps * depth}, in_flight,
         [&](int first, codes_type& to) { b.fetch(own, to, first_row, std::int64_t{first}); },
         [&](int first, codes_type const& from) { multiply_step(own, from, inputs, first, sums); });

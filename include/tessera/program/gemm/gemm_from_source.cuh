@@ -203,7 +203,8 @@ struct gemm_from_source {
       multiply_tile(scratch, consumer, state, sums);
 #pragma unroll
       for (int i = 0; i < row_blocks; ++i) {
-        finish(sums[i], {item.column * columns, item.row * rows + first_row + i * mma::rows}, own);
+        detail::finish_at_once(epilogue, sums[i], {item.column * columns, item.row * rows + first_row + i * mma::rows},
+                               own);
       }
     }
     epilogue.finish();
@@ -237,19 +238,6 @@ struct gemm_from_source {
       commit_multiply();
     }
     reads.finish(sums);
-  }
-
-  template <int Registers>
-  __device__ __forceinline__ void finish(sum_type (&sums)[Registers], box_coordinate first,
-                                         typename Epilogue::scratch_type& own) const {
-    if constexpr (detail::is_deferring<Epilogue>) {
-      detail::deferred_epilogue<Epilogue, Registers> at_once;
-      at_once.take(epilogue, sums, first);
-      at_once.template run<0>(epilogue, own);
-      at_once.template run<1>(epilogue, own);
-    } else {
-      epilogue(sums, first, own);
-    }
   }
 };
 

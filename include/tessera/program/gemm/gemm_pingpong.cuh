@@ -30,7 +30,7 @@
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
-#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_turns.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
@@ -66,7 +66,7 @@ struct gemm_pingpong {
     typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< scratch of the epilogue
     /// `full` completes when a stage's k-tile is loaded, `empty` when all blocks of the cluster have used it.
     stage_ring<Policy.stages> ring;
-    shared_barrier turn[shape::consumers];  ///< completes when the other warpgroup's last k-tile is loaded
+    warpgroup_turns<shape::consumers> turns;  ///< one begins when the other warpgroup's last k-tile is loaded
   };
 
   tensor_map a;
@@ -121,9 +121,7 @@ struct gemm_pingpong {
     epilogue.prepare();
     constexpr int releases = Policy.blocks * 4;  // one of each warp of a consumer warpgroup
     scratch.ring.init(1, releases);
-    for (shared_barrier& turn : scratch.turn) {
-      turn.init(4);
-    }
+    scratch.turns.init();
     fence_barrier_init();
   }
 
@@ -149,13 +147,12 @@ struct gemm_pingpong {
       std::int32_t const index = first_item + number * stages_type::stride();
       gemm_work_item const item = schedule.at(index);
       std::int32_t const k_tiles = uniform(item.k_tiles);
-      // The first consumer's first turn has come.
-      scratch.turn[consumer].wait(static_cast<unsigned>(number / 2 + 1 - consumer) % 2);
+      scratch.turns.take(consumer, number / 2);
       if (k_tiles > 0) {
         state.agree();
         multiply_tile(scratch, consumer, state, sums, k_tiles);
       } else {
-        give_turn(scratch, consumer);
+        scratch.turns.pass(consumer);
         clear(sums);
       }
       state.skip(k_tiles_of(index + stages_type::stride()));
@@ -192,27 +189,11 @@ struct gemm_pingpong {
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
     product_reader reads(scratch.ring, state, typename stages_type::release_type{});
-    for (pipeline_step const at : pipelined(reads, {0, 1})) {
-      if (k_tiles == 1) {
-        give_turn(scratch, consumer);
-      }
-      multiply_stage(operands, at.stage, sums, false);
-    }
-    for (pipeline_step const at : pipelined(reads, {1, k_tiles})) {
-      if (at.index == k_tiles - 1) {
-        give_turn(scratch, consumer);
-      }
-      multiply_stage(operands, at.stage, sums, true);
-    }
+    multiply_in_turn(reads, scratch.turns, consumer, k_tiles,
+                     [&](pipeline_step const& at, bool adds) { multiply_stage(operands, at.stage, sums, adds); });
     reads.finish(sums);
   }
 
-  /// Passes the turn to the other warpgroup.
-  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
-    if (thread_index() % 32 == 0) {
-      scratch.turn[1 - consumer].arrive();
-    }
-  }
   __device__ __forceinline__ static void pin(sum_type (&sums)[halves][mma::registers]) {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {

@@ -262,7 +262,8 @@ struct gemm_scaled_groups {
         }
         add_parts<0>(scratch, at.stage, tile, sums, totals);
       }
-      finish(totals, {item.column * columns, item.row * rows + first_row}, scratch.of_warp[4 * consumer + warp]);
+      detail::finish_at_once(epilogue, totals, {item.column * columns, item.row * rows + first_row},
+                             scratch.of_warp[4 * consumer + warp]);
     }
     epilogue.finish();
   }
@@ -406,18 +407,6 @@ struct gemm_scaled_groups {
       }
     } else if (lane < policy.blocks) {
       scratch.ring.empty[stage].arrive_at_after(lane, read);
-    }
-  }
-
-  __device__ __forceinline__ void finish(float (&totals)[totals_count], box_coordinate first,
-                                         typename Epilogue::scratch_type& own) const {
-    if constexpr (detail::is_deferring<Epilogue>) {
-      detail::deferred_epilogue<Epilogue, totals_count> at_once;
-      at_once.take(epilogue, totals, first);
-      at_once.template run<0>(epilogue, own);
-      at_once.template run<1>(epilogue, own);
-    } else {
-      epilogue(totals, first, own);
     }
   }
 };

@@ -43,6 +43,7 @@
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_turns.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -86,7 +87,7 @@ struct loss_gradient_products {
     alignas(1024) unsigned char b[Policy.stages][product::b_bytes];
     sum_staging of_warp[shape::consumers][4];  ///< shared memory through which sums are written
     stage_ring<Policy.stages> ring;            ///< of k-tiles
-    shared_barrier turn[shape::consumers];     ///< completes when all stages of the other warpgroup's tile are loaded
+    warpgroup_turns<shape::consumers> turns;   ///< one begins when all stages of the other warpgroup's tile are loaded
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -147,9 +148,7 @@ struct loss_gradient_products {
     prefetch_tensor_map(hidden);
     prefetch_tensor_map(classifier);
     scratch.ring.init(1, 2 * 4 * (is_together ? shape::consumers : 1));  // warps that read a stage, in both blocks
-    for (shared_barrier& turn : scratch.turn) {
-      turn.init(4);
-    }
+    scratch.turns.init();
     fence_barrier_init();
   }
 
@@ -198,18 +197,16 @@ struct loss_gradient_products {
     int const warp = uniform(lane / 32);
     std::int32_t const count = turns();
     state_type state;
-    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sums_type sums;
     if (consumer == 1) {
       state.skip(k_tiles_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
       loss_product_item const item = same_for_warp(item_at(turn, worker));
-      scratch.turn[consumer].wait(turn_phase);
-      turn_phase ^= 1;
+      scratch.turns.take(consumer, turn / 2);
       state.agree();
       if (item.count == 0) {
-        give_turn(scratch, consumer);
+        scratch.turns.pass(consumer);
         clear(sums);
       } else if (item.is_hidden) {
         multiply_tile<along>(scratch, item, consumer, state, sums);
@@ -322,24 +319,24 @@ struct loss_gradient_products {
     std::int32_t const k_tiles = 2 * item.count;
     product::pin(sums);
     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
-    for (pipeline_step const at : pipelined(reads, {0, 1})) {
+    auto const multiply = [&](pipeline_step const& at, bool adds) {
       clear_unlabelled<Order>(scratch, item, at);
-      multiply_stage<Order>(scratch, consumer, at, sums, false);
-    }
+      multiply_stage<Order>(scratch, consumer, at, sums, adds);
+    };
     if constexpr (is_together) {
+      for (pipeline_step const at : pipelined(reads, {0, 1})) {
+        multiply(at, false);
+      }
       (late(std::integral_constant<int, 0>{}), ...);
       for (pipeline_step const at : pipelined(reads, {1, 2})) {
-        clear_unlabelled<Order>(scratch, item, at);
-        multiply_stage<Order>(scratch, consumer, at, sums, true);
+        multiply(at, true);
       }
       (late(std::integral_constant<int, 1>{}), ...);
-    }
-    for (pipeline_step const at : pipelined(reads, {is_together ? 2 : 1, k_tiles})) {
-      clear_unlabelled<Order>(scratch, item, at);
-      if (!is_together && at.index == k_tiles - 1) {
-        give_turn(scratch, consumer);
+      for (pipeline_step const at : pipelined(reads, {2, k_tiles})) {
+        multiply(at, true);
       }
-      multiply_stage<Order>(scratch, consumer, at, sums, true);
+    } else {
+      multiply_in_turn(reads, scratch.turns, consumer, k_tiles, multiply);
     }
     reads.finish(sums);
   }
@@ -361,12 +358,6 @@ struct loss_gradient_products {
     }
   }
 
-  /// Passes the turn to the other warpgroup.
-  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
-    if (thread_index() % 32 == 0) {
-      scratch.turn[1 - consumer].arrive();
-    }
-  }
   __device__ __forceinline__ static void clear(sums_type& sums) {
 #pragma unroll
     for (int i = 0; i < own_halves * channels / 2; ++i) {

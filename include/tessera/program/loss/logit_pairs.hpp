@@ -248,23 +248,24 @@ struct clear_logit_pairs {
   }
 };
 
-/// Merges the states of tokens over ranks, in the order of these.
-template <mean_log_ratio Ratio>
-struct merge_logit_pairs {
+/// Merges the states of tokens over ranks, in the order of these. Merge: what merges them, as a Reducer does.
+template <class Merge>
+struct merge_over_ranks {
+  using state_type = typename Merge::state_type;
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<logit_pair_state const> from;  ///< ranks x tokens
-  array_view<logit_pair_state> states;       ///< the result, one for each token
+  matrix_view<state_type const> from;  ///< ranks x tokens
+  array_view<state_type> states;       ///< the result, one for each token
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.size(), std::int64_t{lanes}); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
-      logit_pair_state merged = from(0, token);
+      state_type merged = from(0, token);
       for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
-        logit_pair_reducer<Ratio>{}.merge(merged, from(rank, token));
+        Merge{}.merge(merged, from(rank, token));
       }
       states[token] = merged;
     });
@@ -347,26 +348,14 @@ struct add_divergences {
   }
 };
 
-/// Adds up the values and slopes of rows of tokens over ranks, in the order of these.
-struct add_rank_divergences {
-  static constexpr int lanes = 256;
-  struct scratch_type {};
+/// What adds up the values and slopes of a token's rows, of which all ranks have the same log-sum-exps.
+struct divergence_row_merger {
+  using state_type = divergence_row;
 
-  matrix_view<divergence_row const> from;  ///< ranks x tokens
-  array_view<divergence_row> rows;         ///< the result, one for each token
-
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
-
-  template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, rows.size(), [&](std::int64_t token) {
-      divergence_row sum = from(0, token);
-      for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
-        sum.value += from(rank, token).value;
-        sum.slope_sum += from(rank, token).slope_sum;
-      }
-      rows[token] = sum;
-    });
+  /// Adds those of another rank.
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    into.value += other.value;
+    into.slope_sum += other.slope_sum;
   }
 };
 

@@ -184,29 +184,16 @@ struct score_means {
     return count > 0 ? divide_up(bytes + beyond(score_line_of(call, work, chunk)), 16) * 16 : 0;
   }
 
-  /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
-  /// scored.
-  struct part_type {
-    score_item work;
-    std::int32_t head;
-    std::int32_t first;
-    std::int32_t end;
-    /// Of the lane's chunks, which says whether they can be selected.
-    std::int16_t chunk_slots[scored_chunks / 32];
-
-    __device__ __forceinline__ bool is_empty() const { return first >= end; }
-  };
-
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     raw_type raw[halves];
     queries_type queries[halves];
     score_queries held;
     state_type state;
-    part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
-    bool is_new = load_queries(next, held, raw, lane);
+    score_part next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
+    bool is_new = load_score_queries(*this, next, held, raw, lane);
     for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
-      part_type const part = next;
+      score_part const part = next;
       if (is_new) {
 #pragma unroll
         for (int i = 0; i < halves; ++i) {
@@ -214,22 +201,15 @@ struct score_means {
         }
       }
       next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
-      is_new = load_queries(next, held, raw, lane);
+      is_new = load_score_queries(*this, next, held, raw, lane);
       score(scratch, part, queries, state, warp, lane);
     }
   }
-  __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
-                                               int lane) const {
-    part_type part{};
+  __device__ __forceinline__ score_part part_at(scratch_type const& scratch, std::int32_t number, int warp,
+                                                int lane) const {
+    score_part part{};
     if (number < work_items) {
-      part.work = score_item_of(*this, scratch.known, number);
-      std::int32_t const block = warp / heads;
-      std::int32_t const head = warp - block * heads;
-      part.head = part.work.head + head;
-      part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
-      part.end = block < blocks && head < part.work.heads
-                     ? min(part.first + static_cast<std::int32_t>(scored_chunks), part.work.end)
-                     : part.first;
+      part = score_part_of(*this, scratch.known, number, warp);
       if (!part.is_empty()) {
         look_up(part, lane);
       }
@@ -237,7 +217,7 @@ struct score_means {
     return part;
   }
 
-  __device__ __forceinline__ void score(scratch_type& scratch, part_type const& part,
+  __device__ __forceinline__ void score(scratch_type& scratch, score_part const& part,
                                         queries_type const (&queries)[halves], state_type& state, int warp,
                                         int lane) const {
     std::int32_t const block = warp / heads;
@@ -266,23 +246,8 @@ struct score_means {
     sync_warp();  // the next work item's scores overwrite these
   }
 
-  /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
-  __device__ __forceinline__ bool load_queries(part_type const& part, score_queries& held, raw_type (&raw)[halves],
-                                               int lane) const {
-    if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
-      return false;
-    }
-    held = {part.work.at, part.head};
-#pragma unroll
-    for (int i = 0; i < halves; ++i) {
-      int const row = lane / 4 + 8 * i;
-      std::int64_t const query = part.head * rows + row;
-      raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
-    }
-    return true;
-  }
   /// Loads the slots, which say which chunks can be selected; nothing waits for them yet.
-  __device__ __forceinline__ void look_up(part_type& part, int lane) const {
+  __device__ __forceinline__ void look_up(score_part& part, int lane) const {
     auto const& all = call.memory.chunk_slots;
     std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
 #pragma unroll
@@ -334,7 +299,7 @@ struct score_means {
   }
 
   /// Scores chunks whose score is NaN as the portable program does. There are none where keys and queries are finite.
-  __device__ __forceinline__ void score_nans(part_type const& part, float (&kept)[Rows][row_floats], int lane) const {
+  __device__ __forceinline__ void score_nans(score_part const& part, float (&kept)[Rows][row_floats], int lane) const {
     sync_warp();
 #pragma unroll 1
     for (int at = lane; at < rows * static_cast<int>(scored_chunks); at += 32) {
@@ -347,14 +312,15 @@ struct score_means {
   }
 
   /// Writes scores, and the sums of their exponentials.
-  __device__ __forceinline__ void finish(part_type const& part, float const (&kept)[Rows][row_floats], int lane) const {
+  __device__ __forceinline__ void finish(score_part const& part, float const (&kept)[Rows][row_floats],
+                                         int lane) const {
     sync_warp();
     for (int first = 0; first < rows; first += rows_together) {
       finish_rows(part, kept, first, lane);
     }
   }
   /// Writes the scores and sums of some queries, whose shuffles overlap.
-  __device__ __forceinline__ void finish_rows(part_type const& part, float const (&kept)[Rows][row_floats], int first,
+  __device__ __forceinline__ void finish_rows(score_part const& part, float const (&kept)[Rows][row_floats], int first,
                                               int lane) const {
     constexpr int each = static_cast<int>(scored_chunks) / 32;
     auto const& scores = call.step.scores;

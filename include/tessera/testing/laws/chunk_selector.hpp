@@ -11,6 +11,7 @@
 
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/testing/laws/law_report.hpp>
+#include <tessera/testing/laws/selector.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -69,14 +70,7 @@ law_report check_chunk_laws(std::vector<float> const& keys, std::vector<float> c
                     "the same keys and query have the same score", name);
     }
   }
-  std::int64_t before = 0;
-  for (std::int64_t candidates = 0; candidates < 2000; ++candidates) {
-    std::int64_t const taken = selector.budget(candidates);
-    std::string const name = std::to_string(taken) + " of " + std::to_string(candidates);
-    report.expect(0 <= taken && taken <= candidates, "budget(n) is between 0 and n", name);
-    report.expect(before <= taken, "budget(n) never shrinks when n grows", name);
-    before = taken;
-  }
+  detail::check_budget(report, selector);
   return report;
 }
 

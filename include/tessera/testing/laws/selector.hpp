@@ -16,6 +16,23 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
+namespace detail {
+
+/// The laws of budget(), which Selectors and ChunkSelectors have in common.
+template <class S>
+void check_budget(law_report& report, S const& selector) {
+  std::int64_t before = 0;
+  for (std::int64_t candidates = 0; candidates < 2000; ++candidates) {
+    std::int64_t const taken = selector.budget(candidates);
+    std::string const name = std::to_string(taken) + " of " + std::to_string(candidates);
+    report.expect(0 <= taken && taken <= candidates, "budget(n) is between 0 and n", name);
+    report.expect(before <= taken, "budget(n) never shrinks when n grows", name);
+    before = taken;
+  }
+}
+
+}  // namespace detail
+
 /// Checks S on one channel of a chunk of `keys`, and each of the `queries`. Scores may differ by `tolerance`, relative
 /// to the larger of 1 and the score. The summary is checked on the keys with `same`.
 template <Selector S, class Same>
@@ -41,14 +58,7 @@ law_report check_laws(std::vector<float> const& keys, std::vector<float> const& 
                     "a chunk summarised in two pieces scores as the whole", name + ", cut at " + std::to_string(cut));
     }
   }
-  std::int64_t before = 0;
-  for (std::int64_t candidates = 0; candidates < 2000; ++candidates) {
-    std::int64_t const taken = selector.budget(candidates);
-    std::string const name = std::to_string(taken) + " of " + std::to_string(candidates);
-    report.expect(0 <= taken && taken <= candidates, "budget(n) is between 0 and n", name);
-    report.expect(before <= taken, "budget(n) never shrinks when n grows", name);
-    before = taken;
-  }
+  detail::check_budget(report, selector);
   return report;
 }
 

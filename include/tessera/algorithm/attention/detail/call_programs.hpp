@@ -7,6 +7,8 @@
 
 #include <tessera/concepts/executor.hpp>
 #include <tessera/map/listed_tiles.hpp>
+#include <tessera/program/attention/detail/quantized_task.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/view/attention_block_list.hpp>
 
@@ -52,22 +54,27 @@ constexpr int channels_of_tiles(std::int64_t channels) {
   return channels <= 64 ? 64 : channels <= 128 ? 128 : 256;
 }
 
-/// The portable program for a call.
-template <class P, class Call>
-P tiles_of(Call const& call) {
+/// What programs are given by a call. Values: codes of values, or their numbers.
+template <class Call, class StoredValue>
+quantized_task<typename Call::method, typename Call::value_type, StoredValue> task_of(
+    Call const& call, quantized_value_heads<StoredValue> const& values) {
   auto const& heads = call.heads;
   return {call.shape,
           heads.queries,
           heads.keys,
-          heads.values,
+          values,
           call.query_lengths,
           call.key_lengths,
           call.options.window_left,
           call.options.keys_behind(),
-          list_of(call),
-          without_list(call.bias),
           writer_of(call),
           call.partials};
+}
+
+/// The portable program for a call.
+template <class P, class Call>
+P tiles_of(Call const& call) {
+  return {task_of(call, call.heads.values), list_of(call), without_list(call.bias)};
 }
 
 }  // namespace detail

@@ -70,18 +70,7 @@ struct forward_by_warps_calls {
   /// Enqueues the program that multiplies by such products. Values: codes of values, or their numbers.
   template <class Products, class Exec, class Call, class Values>
   static void run_program(Exec const& exec, Call const& call, Values const& values) {
-    auto const& heads = call.heads;
-    program_type<Products, Call> const program{call.shape,
-                                               heads.queries,
-                                               heads.keys,
-                                               values,
-                                               call.query_lengths,
-                                               call.key_lengths,
-                                               call.options.window_left,
-                                               call.options.keys_behind(),
-                                               writer_of(call),
-                                               call.partials,
-                                               call.bias};
+    program_type<Products, Call> const program{task_of(call, values), call.bias};
     exec.run(program, program.groups());
   }
   /// The refusal of such products by the device.

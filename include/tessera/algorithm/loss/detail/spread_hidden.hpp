@@ -130,21 +130,39 @@ void scatter_hidden(Exec const& exec, Ranks& ranks, array_view<Gradient> all, ma
   }
 }
 
-/// Calls backward(hidden_progress), and does that on the side queue as soon as it tells of all `tokens`.
+/// A backward pass that makes the gradient of all tokens' hidden states. Backward: backward(hidden_progress).
+template <class Gradient, class Backward>
+struct spread_pass {
+  array_view<Gradient> all;   ///< where it makes that of all tokens
+  matrix_view<Gradient> own;  ///< where the rank's is wanted, or null
+  std::int64_t tokens;        ///< of all ranks
+  Backward backward;          ///< enqueues the pass
+};
+template <class Gradient, class Backward>
+spread_pass(array_view<Gradient>, matrix_view<Gradient>, std::int64_t, Backward) -> spread_pass<Gradient, Backward>;
+
+/// Runs a pass, and then scatters the gradient.
 template <Executor Exec, class Ranks, class Gradient, class Backward>
-void scatter_hidden_beside(Exec const& exec, side_queue<Exec> const& side, Ranks& ranks, array_view<Gradient> all,
-                           matrix_view<Gradient> own, std::int64_t tokens, Backward const& backward) {
-  bool is_scattered = own.data == nullptr;
+void scatter_hidden_behind(Exec const& exec, Ranks& ranks, spread_pass<Gradient, Backward> const& pass) {
+  pass.backward(hidden_progress{});
+  scatter_hidden(exec, ranks, pass.all, pass.own);
+}
+
+/// Runs a pass, and scatters the gradient on the side queue as soon as the pass tells of all tokens.
+template <Executor Exec, class Ranks, class Gradient, class Backward>
+void scatter_hidden_beside(Exec const& exec, side_queue<Exec> const& side, Ranks& ranks,
+                           spread_pass<Gradient, Backward> const& pass) {
+  bool is_scattered = pass.own.data == nullptr;
   auto const scatter_whole = [&](std::int64_t whole) {
-    if (whole == tokens && !is_scattered) {
+    if (whole == pass.tokens && !is_scattered) {
       is_scattered = true;
       side.follow();
-      scatter_hidden(side.executor(), ranks, all, own);
+      scatter_hidden(side.executor(), ranks, pass.all, pass.own);
     }
   };
   std::function<void(std::int64_t)> const told = std::ref(scatter_whole);
-  hidden_progress const progress{&told, tokens, spared_by(exec, rank_reduction_multiprocessors)};
-  joining(side, [&] { backward(is_scattered ? hidden_progress{} : progress); });
+  hidden_progress const progress{&told, pass.tokens, spared_by(exec, rank_reduction_multiprocessors)};
+  joining(side, [&] { pass.backward(is_scattered ? hidden_progress{} : progress); });
   side.mark(0);
   side.join(0);
 }

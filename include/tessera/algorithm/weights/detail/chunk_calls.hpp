@@ -90,6 +90,26 @@ template <Executor Exec>
   return nullptr;
 }
 
+/// Runs a call that sends chunks whose sizes ranks tell each other on the way, and then throws what earlier programs
+/// reported. Call: has send(), and where there are chunks read(sizes) and receive(sizes).
+template <Executor Exec, class Call>
+void send_and_receive(Exec const& exec, side_queue<Exec> const& wire, Call const& call, bool has_chunks,
+                      stream_sizes& sizes) {
+  std::exception_ptr const earlier = joining(wire, [&]() -> std::exception_ptr {
+    call.send();
+    if (!has_chunks) {
+      return nullptr;
+    }
+    call.read(sizes);
+    std::exception_ptr reported = wait_for_sizes(exec);
+    call.receive(sizes);
+    return reported;
+  });
+  if (earlier) {
+    std::rethrow_exception(earlier);
+  }
+}
+
 /// Encoding and decoding of the chunks of lists, several lists at a time.
 template <class Codec>
 struct chunk_calls {

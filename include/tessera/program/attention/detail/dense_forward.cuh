@@ -51,6 +51,7 @@
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_turns.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_sums.hpp>
@@ -139,7 +140,7 @@ struct dense_warpgroup_attention {
   static constexpr int lag = Policy.overlaps ? 1 : 0;  ///< tiles of which values are multiplied behind keys
   using tile_reader = pair_reader<Policy.stages, lag, release_for_warp>;
   using query_step = read_step<Policy.query_stages>;
-  static constexpr int first_turn_barrier = 1;  ///< the named barrier of the first warpgroup's turns
+  using turns = named_turns<Policy.consumers, 1>;  ///< of starting products; each comes after the warpgroup before
 
   /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
@@ -164,15 +165,15 @@ struct dense_warpgroup_attention {
     state.keys = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.key[0]));
     state.values = matrix_descriptor::with_strides(detail::plain_shared_address(scratch.value[0]),
                                                    shape::keys * shape::row_bytes, 1024);
-    if (Policy.alternates && warpgroup == 0) {
-      arrive_named(first_turn_barrier, 2 * shape::warpgroup);
+    if constexpr (Policy.alternates) {
+      turns::begin(warpgroup);
     }
     typename pipeline_type::query_count queries;
     for (auto const at : pipelined(late_reader(queries), received_by_warp(scratch.work, queries))) {
       attend(scratch, state, at);
     }
-    if (Policy.alternates && warpgroup == 0) {
-      take_turn(state);  // the last warpgroup's last arrival: none is left at a barrier
+    if constexpr (Policy.alternates) {
+      turns::end(warpgroup);
     }
   }
 
@@ -238,12 +239,16 @@ struct dense_warpgroup_attention {
 
   template <tile_mask Mask>
   __device__ __forceinline__ void do_tile(consumer_state& state, tile_reader const& reads, pipeline_step at) const {
-    take_turn(state);
+    if constexpr (Policy.alternates) {
+      turns::take(state.warpgroup);
+    }
     start_scores(state, at.stage);
     if constexpr (lag > 0) {
       start_products(state, reads.await_second());
     }
-    pass_turn(state);
+    if constexpr (Policy.alternates) {
+      turns::pass(state.warpgroup);
+    }
     await_multiply<lag>(state.scores);
     reads.release_first();
     weigh<Mask>(state, at.index);
@@ -270,19 +275,6 @@ struct dense_warpgroup_attention {
       }
     }
     weigh_rows<score_rows>(warpgroup_lane::of_thread(), sloped_softmax{slope}, state.scores, state.rows, state.factor);
-  }
-
-  /// Waits until it is this warpgroup's turn to start products: each comes after the warpgroup before it.
-  __device__ __forceinline__ static void take_turn(consumer_state const& state) {
-    if constexpr (Policy.alternates) {
-      sync_named(first_turn_barrier + state.warpgroup, 2 * shape::warpgroup);
-    }
-  }
-  __device__ __forceinline__ static void pass_turn(consumer_state const& state) {
-    if constexpr (Policy.alternates) {
-      int const next = state.warpgroup + 1 == Policy.consumers ? 0 : state.warpgroup + 1;
-      arrive_named(first_turn_barrier + next, 2 * shape::warpgroup);
-    }
   }
 
   /// Starts the products of this warpgroup's queries with a tile of keys. With many channels their descriptors are made

@@ -33,6 +33,7 @@
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_turns.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -99,10 +100,10 @@ struct loss_gradient_parts {
     alignas(1024) unsigned char b[Policy.stages][product::b_bytes];
     /// Shared memory through which each warp's sums are written.
     typename Epilogue::scratch_type of_warp[shape::consumers][4];
-    loss_part_item items[items_ahead];      ///< what the first block's producer has sent
-    stage_ring<Policy.stages> ring;         ///< of k-tiles
-    stage_ring<items_ahead> ring_of_items;  ///< of items; `empty` is that of the cluster's first block alone
-    shared_barrier turn[shape::consumers];  ///< completes when all stages of the other warpgroup's tile are loaded
+    loss_part_item items[items_ahead];        ///< what the first block's producer has sent
+    stage_ring<Policy.stages> ring;           ///< of k-tiles
+    stage_ring<items_ahead> ring_of_items;    ///< of items; `empty` is that of the cluster's first block alone
+    warpgroup_turns<shape::consumers> turns;  ///< one begins when all stages of the other warpgroup's tile are loaded
   };
 
   tensor_map hidden_rows;                      ///< tokens x channels, by which logits are made
@@ -154,9 +155,7 @@ struct loss_gradient_parts {
     epilogue.prepare();
     scratch.ring.init(1, warps_of_tile);
     scratch.ring_of_items.init(1, shape::consumers * warps_of_tile + 1);  // and the second block's producer
-    for (shared_barrier& turn : scratch.turn) {
-      turn.init(4);
-    }
+    scratch.turns.init();
     fence_barrier_init();
   }
 
@@ -261,7 +260,7 @@ struct loss_gradient_parts {
     std::int32_t const first_row = own * shape::block_rows + warp * 16;
     state_type state;
     item_state items;
-    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
+    int round = 0;
     sums_type sums;
     bool is_last = false;
     if (consumer == 1) {
@@ -274,8 +273,7 @@ struct loss_gradient_parts {
       if (item.work() == loss_part_work::none) {
         break;
       }
-      scratch.turn[consumer].wait(turn_phase);
-      turn_phase ^= 1;
+      scratch.turns.take(consumer, round++);
       state.agree();
       multiply(scratch, item, consumer, state, sums);
       loss_part_item const other = read_item(scratch, items);
@@ -327,18 +325,7 @@ struct loss_gradient_parts {
                                                        state_type& state, sums_type& sums, Multiply const& multiply) {
     product::pin(sums);
     product_reader reads(scratch.ring, state, release_to_cluster<2>{});
-    for (pipeline_step const at : pipelined(reads, {0, 1})) {
-      if (steps == 1) {
-        give_turn(scratch, consumer);
-      }
-      multiply(at, false);
-    }
-    for (pipeline_step const at : pipelined(reads, {1, steps})) {
-      if (at.index == steps - 1) {
-        give_turn(scratch, consumer);
-      }
-      multiply(at, true);
-    }
+    multiply_in_turn(reads, scratch.turns, consumer, steps, multiply);
     reads.finish(sums);
   }
 
@@ -425,13 +412,6 @@ struct loss_gradient_parts {
       add_to_counter(counters.made(), 1);
     } else if (item.work() == loss_part_work::hidden) {
       add_to_counter(counters.hidden(item.panel), 1);
-    }
-  }
-
-  /// Passes the turn to the other warpgroup.
-  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
-    if (thread_index() % 32 == 0) {
-      scratch.turn[1 - consumer].arrive();
     }
   }
 };

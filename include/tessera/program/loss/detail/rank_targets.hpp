@@ -154,21 +154,12 @@ struct rank_entry_logits {
   }
 };
 
-/// The RowFinish that makes a token's loss of what all ranks have told, without the token's weight: see
-/// keep_target_losses.
+/// The RowFinish that makes a token's loss of what all ranks have told: see keep_target_losses.
 template <LogitReducer R, class Entry>
-struct keep_rank_target_losses {
-  target_rows<Entry> targets;
+struct keep_rank_target_losses : kept_target_losses<Entry> {
+  using kept_target_losses<Entry>::targets;
   array_view<double const> logit_sums;  ///< of rank_entry_logits, over all ranks, one for each row
-  loss_terms terms;                     ///< what else a loss is made of
-  array_view<float> losses;             ///< the result, one for each token
-  array_view<float> log_probability;    ///< weighted sums of the entries' log-probabilities, or null
 
-  /// Names the views that it reads, for check_reach_of().
-  template <class Use>
-  constexpr void each_view(Use const& use) const {
-    targets.each_view(use);
-  }
   /// Takes the state of a token.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t token, typename R::state_type const& state) const {
     softmax_reading const softmax = read_softmax(R{}, state);
@@ -179,8 +170,7 @@ struct keep_rank_target_losses {
     double const lse = static_cast<double>(softmax.largest) + static_cast<double>(softmax.above);
     // Where no weight is left nothing is wanted, whatever the log-sum-exp is.
     sums.surprise = (sums.mass == 0.0 ? 0.0 : sums.mass * lse) - sums.logits;
-    losses[token] = static_cast<float>(loss_of_targets(R{}, state, sums, terms));
-    write_if_asked(log_probability, token, static_cast<float>(-sums.surprise));
+    this->keep(R{}, token, state, sums);
   }
 };
 

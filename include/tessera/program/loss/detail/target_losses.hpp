@@ -77,11 +77,10 @@ TESSERA_FN double loss_of_targets(R const& reducer, typename R::state_type const
   return loss;
 }
 
-/// The RowFinish that makes a token's loss, without the token's weight. R: a Reducer with a log-sum-exp.
-template <LogitReducer R, class Entry, LogitMap Map>
-struct keep_target_losses {
+/// What RowFinishes have that make a token's loss, without the token's weight, whatever the sums are made of.
+template <class Entry>
+struct kept_target_losses {
   target_rows<Entry> targets;
-  target_logits<Map> logits;
   loss_terms terms;                   ///< what else a loss is made of
   array_view<float> losses;           ///< the result, one for each token
   array_view<float> log_probability;  ///< weighted sums of the entries' log-probabilities, or null
@@ -91,6 +90,23 @@ struct keep_target_losses {
   constexpr void each_view(Use const& use) const {
     targets.each_view(use);
   }
+
+ protected:
+  /// Writes what sums over a token's entries make.
+  template <LogitReducer R>
+  TESSERA_FN void keep(R const& reducer, std::int64_t token, typename R::state_type const& state,
+                       target_sums const& sums) const {
+    losses[token] = static_cast<float>(loss_of_targets(reducer, state, sums, terms));
+    write_if_asked(log_probability, token, static_cast<float>(-sums.surprise));
+  }
+};
+
+/// The RowFinish that makes a token's loss of the logits of its entries. R: a Reducer with a log-sum-exp.
+template <LogitReducer R, class Entry, LogitMap Map>
+struct keep_target_losses : kept_target_losses<Entry> {
+  using kept_target_losses<Entry>::targets;
+  target_logits<Map> logits;
+
   /// Takes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, typename R::state_type const& state) const {
     softmax_reading const softmax = read_softmax(R{}, state);
@@ -105,8 +121,7 @@ struct keep_target_losses {
         sums.logits += weight * static_cast<double>(logit);
       }
     }
-    losses[token] = static_cast<float>(loss_of_targets(R{}, state, sums, terms));
-    write_if_asked(log_probability, token, static_cast<float>(-sums.surprise));
+    this->keep(R{}, token, state, sums);
   }
 };
 

@@ -178,18 +178,6 @@ struct score_tiles {
     }
   }
 
-  /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
-  /// scored.
-  struct part_type {
-    score_item work;
-    std::int32_t head;
-    std::int32_t first;
-    std::int32_t end;
-    /// Of the chunks from the lane's number on, 32 apart, which says whether they can be selected.
-    std::int16_t chunk_slots[scored_chunks / 32];
-
-    __device__ __forceinline__ bool is_empty() const { return first >= end; }
-  };
   /// What a lane keeps while it scores a part.
   struct tally {
     std::uint32_t exact;        ///< which of the lane's chunks are exact: see exact_ones
@@ -211,11 +199,11 @@ struct score_tiles {
     queries_type queries[halves];
     int const own_line = first_line(warp) + lane / 4 * pitch;
     score_queries held;
-    part_type next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
-    bool is_new = load_queries(next, held, raw, lane);
+    score_part next = part_at(scratch, static_cast<std::int32_t>(block_index()), warp, lane);
+    bool is_new = load_score_queries(*this, next, held, raw, lane);
     for (std::int32_t number = static_cast<std::int32_t>(block_index()); number < work_items;
          number += static_cast<std::int32_t>(blocks_in_grid())) {
-      part_type const part = next;
+      score_part const part = next;
       if (is_new) {
 #pragma unroll
         for (int i = 0; i < halves; ++i) {
@@ -224,7 +212,7 @@ struct score_tiles {
       }
       tally kept = start(part, own_line, lane);
       next = part_at(scratch, number + static_cast<std::int32_t>(blocks_in_grid()), warp, lane);
-      is_new = load_queries(next, held, raw, lane);
+      is_new = load_score_queries(*this, next, held, raw, lane);
 #pragma unroll 1
       for (pipeline_step const at : pipelined(ring, part.work.stages_of_it())) {
         if (part.first + at.index * tile < part.end) {
@@ -240,24 +228,17 @@ struct score_tiles {
     std::int32_t const block = warp / heads;
     return block * tile * pitch + (warp - block * heads) * line_bytes;
   }
-  __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
-                                               int lane) const {
-    part_type part{};
+  __device__ __forceinline__ score_part part_at(scratch_type const& scratch, std::int32_t number, int warp,
+                                                int lane) const {
+    score_part part{};
     if (number < work_items) {
-      part.work = score_item_of(*this, scratch.known, number);
-      std::int32_t const block = warp / heads;
-      std::int32_t const head = warp - block * heads;
-      part.head = part.work.head + head;
-      part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
-      part.end = block < blocks && head < part.work.heads
-                     ? min(part.first + static_cast<std::int32_t>(scored_chunks), part.work.end)
-                     : part.first;
+      part = score_part_of(*this, scratch.known, number, warp);
       look_up(part, lane);
     }
     return part;
   }
   /// Loads the slots; nothing waits for them yet.
-  __device__ __forceinline__ void look_up(part_type& part, int lane) const {
+  __device__ __forceinline__ void look_up(score_part& part, int lane) const {
     auto const& all = call.memory.chunk_slots;
     std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
 #pragma unroll
@@ -267,23 +248,8 @@ struct score_tiles {
       }
     }
   }
-  /// Loads a part's queries, if the warp holds others. Returns whether it did; nothing waits for them yet.
-  __device__ __forceinline__ bool load_queries(part_type const& part, score_queries& held, raw_type (&raw)[halves],
-                                               int lane) const {
-    if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
-      return false;
-    }
-    held = {part.work.at, part.head};
-#pragma unroll
-    for (int i = 0; i < halves; ++i) {
-      int const row = lane / 4 + 8 * i;
-      std::int64_t const query = part.head * rows + row;
-      raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
-    }
-    return true;
-  }
 
-  __device__ __forceinline__ tally start(part_type const& part, int own_line, int lane) const {
+  __device__ __forceinline__ tally start(score_part const& part, int own_line, int lane) const {
     auto const& scores = call.step.scores;
     tally kept{};
     kept.exact = exact_ones(part, lane);
@@ -298,7 +264,7 @@ struct score_tiles {
   }
   /// Of the lane's chunks those that are exact. In tile t they are chunks lane / 4 and lane / 4 + 8; bit
   /// 16 (t % 2) + t / 2 is the first one's, and that 8 bits above the second one's.
-  __device__ __forceinline__ static std::uint32_t exact_ones(part_type const& part, int lane) {
+  __device__ __forceinline__ static std::uint32_t exact_ones(score_part const& part, int lane) {
     std::uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
@@ -309,7 +275,7 @@ struct score_tiles {
   }
 
   /// Scores 16 chunks with all queries.
-  __device__ __forceinline__ void score_tile(part_type const& part, std::int32_t number, unsigned char const* stage,
+  __device__ __forceinline__ void score_tile(score_part const& part, std::int32_t number, unsigned char const* stage,
                                              queries_type const (&queries)[halves], tally& kept,
                                              float (&rows_of_scores)[Rows][row_floats], int lane) const {
     std::int32_t const first = part.first + number * tile + lane / 4;
@@ -371,7 +337,7 @@ struct score_tiles {
   }
 
   /// Scores chunks whose score is NaN as the portable program does. There are none where keys and queries are finite.
-  __device__ __forceinline__ void score_nans(part_type const& part, std::int32_t first, float (&scores)[halves][4],
+  __device__ __forceinline__ void score_nans(score_part const& part, std::int32_t first, float (&scores)[halves][4],
                                              int lane) const {
     std::uint32_t are_nan = 0;
 #pragma unroll
@@ -393,7 +359,7 @@ struct score_tiles {
   }
 
   /// Writes the sums of exponentials of a part.
-  __device__ __forceinline__ void finish(part_type const& part, tally& kept, int lane) const {
+  __device__ __forceinline__ void finish(score_part const& part, tally& kept, int lane) const {
     if (part.is_empty()) {
       return;
     }

@@ -49,6 +49,19 @@ struct score_queries {
   std::int32_t head = -1;  ///< the key head
 };
 
+/// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
+/// scored.
+struct score_part {
+  score_item work;
+  std::int32_t head;
+  std::int32_t first;
+  std::int32_t end;
+  /// Of the chunks from the lane's number on, 32 apart, which says whether they can be selected.
+  std::int16_t chunk_slots[scored_chunks / 32];
+
+  __device__ __forceinline__ bool is_empty() const { return first >= end; }
+};
+
 /// Divides the work of a program, whose call and heads are set. A stage has room for `fitting` blocks of chunks, and
 /// `together` thread blocks run at a time.
 template <class Scorer>
@@ -87,6 +100,38 @@ __device__ __forceinline__ score_item score_item_of(Scorer const& program, score
           step.row,
           first,
           min(first + program.blocks * static_cast<std::int32_t>(scored_chunks), step.chunks)};
+}
+/// A warp's part of a work item of a program, without its slots. `known`: as for score_item_of().
+template <class Scorer, int Known>
+__device__ __forceinline__ score_part score_part_of(Scorer const& program, score_step const (&known)[Known],
+                                                    std::int32_t number, int warp) {
+  score_part part{};
+  part.work = score_item_of(program, known, number);
+  std::int32_t const block = warp / program.heads;
+  std::int32_t const head = warp - block * program.heads;
+  part.head = part.work.head + head;
+  part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
+  part.end = block < program.blocks && head < part.work.heads
+                 ? min(part.first + static_cast<std::int32_t>(scored_chunks), part.work.end)
+                 : part.first;
+  return part;
+}
+/// Loads a part's queries, eight rows to each of `raw`, if the warp holds others. Returns whether it did; nothing waits
+/// for them yet.
+template <class Scorer, class Raw, int Halves>
+__device__ __forceinline__ bool load_score_queries(Scorer const& program, score_part const& part, score_queries& held,
+                                                   Raw (&raw)[Halves], int lane) {
+  if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
+    return false;
+  }
+  held = {part.work.at, part.head};
+#pragma unroll
+  for (int i = 0; i < Halves; ++i) {
+    int const row = lane / 4 + 8 * i;
+    std::int64_t const query = part.head * program.rows + row;
+    raw[i].load(row < program.rows ? &program.call.step.queries(part.work.at, query, 0) : nullptr, lane);
+  }
+  return true;
 }
 /// The landmarks of a chunk for all heads of a work item.
 template <class Call>

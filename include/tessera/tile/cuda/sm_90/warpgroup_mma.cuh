@@ -24,7 +24,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
-#include <tessera/tile/cuda/sm_90/warpgroup_instruction.cuh>
+#include <tessera/tile/cuda/sm_90/detail/warpgroup_instruction.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 
 namespace tessera {
