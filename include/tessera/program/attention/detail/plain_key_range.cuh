@@ -21,6 +21,10 @@ struct plain_key_range {
   int first_plain;
   int end_plain;
 
+  /// The steps of a loop over the tiles.
+  [[nodiscard]] __device__ __forceinline__ step_range tiles(int tile_keys) const {
+    return {0, (end - first) / tile_keys};
+  }
   /// The keys of split `split` of `splits`, in whole tiles, for a block of `rows` queries.
   template <class Block>
   __device__ __forceinline__ static plain_key_range of(Block const& at, int rows, int tile_keys, int split,

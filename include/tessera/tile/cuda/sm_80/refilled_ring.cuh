@@ -29,6 +29,28 @@
 /// Where the lanes are those of a thread block, a sync costs more than a stage. There a `late_refiller` fills a
 /// stage again at the beginning of the step behind the one that has read it: it has one sync for each step, and all
 /// stages but two on their way.
+///
+/// Where warps are to drift apart, there is no sync: lanes wait by the barriers of a stage_ring, also of several ones
+/// in the same steps, for a stage that is full, and, where they fill one, for all that have read it. A step of a
+/// late_reader knows the later ones: `fills_later` and `reads_later`.
+///
+///     stage_ring<4> ring;                                   // in scratch
+///     ring.init(block, lanes, lanes);                       // by all lanes, which then sync
+///     auto const fill = [&](fill_step<4> const& at) {
+///       shared_barrier& full = at.when_empty(ring);
+///       copy_next(scratch.boxes[at.stage]);
+///       full.arrive_after_copies();
+///     };
+///     for (fill_step<4> const at : pipelined(ring_filler(ahead), 3)) {
+///       fill(at);
+///     }
+///     for (read_step<4> const at : pipelined(late_reader(state), steps)) {
+///       fill(fills_later<3>(at));                           // nothing beyond the last step
+///       shared_barrier& is_read = at.when_full(ring);
+///       release_for_lane{}(is_read, multiply(scratch.boxes[at.stage]));
+///     }
+///
+/// multiply_swizzled (swizzled_ring.cuh) and forward_by_warps have such loops.
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -78,6 +100,19 @@ class ring_refiller {
   int& stage_;
   Fill const& fill_;
 };
+
+/// The step `Later` steps after one that reads, as one that reads.
+template <int Later, int Stages>
+[[nodiscard]] __device__ __forceinline__ read_step<Stages> reads_later(read_step<Stages> const& at) {
+  pipeline_state<Stages> const then = at.state.template later<Later>();
+  return {{at.index + Later, then.stage}, then};
+}
+/// The same as a step that fills.
+template <int Later, int Stages>
+[[nodiscard]] __device__ __forceinline__ fill_step<Stages> fills_later(read_step<Stages> const& at) {
+  pipeline_state<Stages> const then = at.state.template later<Later>();
+  return {{at.index + Later, then.stage}, then};
+}
 
 /// Fill, G: as for ring_refiller.
 template <int Stages, class G, class Fill>

@@ -63,7 +63,8 @@
 ///     weigh(reads.await_second());                                      // of the last step
 ///     reads.release_second();
 ///
-/// A `late_reader` leaves it to its steps to wait for a stage, or for those of several rings: at.when_full(ring).
+/// A `late_reader` leaves it to its steps to wait for a stage, or for those of several rings: at.when_full(ring). Lanes
+/// that fill stages while they read others are those of tile/cuda/sm_80/refilled_ring.cuh.
 ///
 /// Speed of attention with main loops of these words and message_ring.cuh's, relative to loops by hand, in turns on an
 /// H200 over 16K tokens of N(0, 1), full and causal; results have the same bits:
@@ -228,6 +229,10 @@ struct release_for_warp {
 struct release_for_lane {
   /// Arrives.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive(); }
+  /// Arrives once `read`, or the value that it was computed from, has been loaded.
+  __device__ __forceinline__ void operator()(shared_barrier& empty, std::uint32_t read) const {
+    empty.arrive_after(read);
+  }
   /// Arrives once `read`, or the value that it was computed from, has been loaded.
   __device__ __forceinline__ void operator()(shared_barrier& empty, float read) const { empty.arrive_after(read); }
 };
