@@ -184,8 +184,10 @@ struct forward_by_warps {
     at.mask = {length_of(query_lengths, at.sequence, shape.queries), length_of(key_lengths, at.sequence, shape.keys),
                left, right};
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
-    scratch.key_ring.init(group, lanes, lanes);
-    scratch.value_ring.init(group, lanes, lanes);
+    if (group.lane == 0) {
+      scratch.key_ring.init(lanes, lanes);
+      scratch.value_ring.init(lanes, lanes);
+    }
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
@@ -196,8 +198,8 @@ struct forward_by_warps {
     state.terms = terms_type::of(at, queries, bias);
     begin_copies(group, lane, at, range, from, state, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
-    pipeline_count<stages> tiles_before;
-    for (read_step<stages> const tile : pipelined(late_reader(tiles_before), range.tiles(tile_keys))) {
+    pipeline_state<stages> reads;
+    for (read_step<stages> const tile : pipelined(refilling_reader(reads), range.tiles(tile_keys))) {
       int const first = range.first + tile.index * tile_keys;
       if (first >= range.first_plain && first < range.end_plain &&
           all_of_warp(state.terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {

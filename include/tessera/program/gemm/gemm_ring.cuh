@@ -136,7 +136,6 @@ struct gemm_ring {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     using passage_type = ring_passage<mma, Policy.stages>;
     passage_type::template init<has_source>(scratch.barriers, group);
-    group.sync();
     passage_type passage{scratch.ring, scratch.barriers, {}};
     filler fill{*this,
                 group,

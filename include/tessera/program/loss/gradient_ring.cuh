@@ -75,7 +75,6 @@ struct gradient_ring {
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     passage_type::init(scratch.barriers, group);
-    group.sync();
     passage_type passage{scratch.ring, scratch.barriers, {}};
     for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
       work_item const item = at(index);

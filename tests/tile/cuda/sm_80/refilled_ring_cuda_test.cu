@@ -150,16 +150,18 @@ struct sum_by_barriers {
       next += warps;
       full.arrive_after_copies();
     };
-    scratch.ring.init(group, lanes, lanes);
+    if (group.lane == 0) {
+      scratch.ring.init(lanes, lanes);
+    }
     group.sync();
-    pipeline_count<Stages> steps;
+    pipeline_state<Stages> steps;
     auto ahead = steps;
     for (fill_step<Stages> const at : pipelined(ring_filler(ahead), Stages - 1)) {
       fill(at);
     }
     for (int loop = 0; loop < static_cast<int>(lengths.extent(0)); ++loop) {
       std::uint64_t sum = 0;
-      for (read_step<Stages> const at : pipelined(late_reader(steps), static_cast<int>(lengths[loop]))) {
+      for (read_step<Stages> const at : pipelined(refilling_reader(steps), static_cast<int>(lengths[loop]))) {
         if ((at.index + warp) % 3 == 0) {
           async_copy_wait<0>();  // so that others are ahead
         }

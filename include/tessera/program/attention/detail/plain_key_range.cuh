@@ -8,6 +8,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/pipelined.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -85,11 +85,14 @@ struct ring_passage {
   stage_ring<Stages>& barriers;          ///< says which stages are full, and which have been read
   pipeline_state<Stages> state;          ///< of the next stage that is multiplied
 
-  /// Initialises the barriers. All threads of the group call it, once, and sync. Stores: whether lanes also write
-  /// stages, of which warps say so.
+  /// Initialises the barriers. All threads of the group call it, once. Stores: whether lanes also write stages, of which
+  /// warps say so.
   template <bool Stores = false, class G>
   __device__ __forceinline__ static void init(stage_ring<Stages>& barriers, G const& group) {
-    barriers.init(group, Stores ? G::size + G::warps : G::size, G::size);
+    if (group.lane == 0) {
+      barriers.init(Stores ? G::size + G::warps : G::size, G::size);
+    }
+    group.sync();
   }
   /// Begins the stages from `state` on but for the last one, as far as some are left.
   template <class Fill>
@@ -223,7 +226,7 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
   barriers.await_full(passage.state);
   held.begin(passage.state.stage);
 #pragma unroll 1
-  for (read_step<Passage::stages> const at : pipelined(late_reader(passage.state), steps)) {
+  for (read_step<Passage::stages> const at : pipelined(refilling_reader(passage.state), steps)) {
     auto const next = reads_later<1>(at);
     bool const goes_on = next.index < steps;
     each_constant<passing::parts>([&](auto part) {

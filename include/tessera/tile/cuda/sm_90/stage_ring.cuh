@@ -35,14 +35,6 @@ struct stage_ring {
       empty[stage].init(releases);
     }
   }
-  /// The same by all threads of a block, which sync before they use it.
-  template <class G>
-  __device__ __forceinline__ void init(G const& group, int fills, int releases) {
-    if (group.lane < Stages) {
-      full[group.lane].init(fills);
-      empty[group.lane].init(releases);
-    }
-  }
   /// Waits until the stage at `state` may be filled. Returns the barrier that completes when it has been.
   __device__ __forceinline__ shared_barrier& await_empty(pipeline_state<Stages> const& state) {
     empty[state.stage].wait(state.phase ^ 1);
