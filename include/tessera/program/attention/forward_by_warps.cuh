@@ -19,10 +19,8 @@
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
 /// One set of 128 channels beside values that come widened has its queries in registers (detail/warp_queries.cuh).
-///
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
-///
 /// Scores of mean queries and biases are added as detail/warp_terms.cuh says; most are what sums of products begin at.
 ///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
