@@ -85,8 +85,8 @@ struct ring_passage {
   stage_ring<Stages>& barriers;          ///< says which stages are full, and which have been read
   pipeline_state<Stages> state;          ///< of the next stage that is multiplied
 
-  /// Initialises the barriers. All threads of the group call it, once. Stores: whether lanes also write stages, of which
-  /// warps say so.
+  /// Initialises the barriers. All threads of the group call it, once. Stores: whether lanes also write stages, of
+  /// which warps say so.
   template <bool Stores = false, class G>
   __device__ __forceinline__ static void init(stage_ring<Stages>& barriers, G const& group) {
     if (group.lane == 0) {
