@@ -55,6 +55,15 @@ struct shared_barrier {
         "r"(read)
         : "memory");
   }
+  /// The same where `arrives`, without a branch: for one lane of a warp, all of which have loaded by ldmatrix and then
+  /// met in a sync_warp(), so that this lane arrives for them.
+  __device__ __forceinline__ void arrive_after(std::uint32_t read, bool arrives) {
+    asm volatile(
+        "{ .reg .pred p, q, r; setp.ne.s32 r, %2, 0; setp.lt.and.s32 p|q, %1, 0, r;"
+        "  @p mbarrier.arrive.shared::cta.b64 _, [%0]; @q mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address()),
+        "r"(read), "r"(static_cast<int>(arrives))
+        : "memory");
+  }
   /// Arrives once for this thread when the copies that it has started by async_copy (tile/cuda/async_copy.cuh) are
   /// done. The thread goes on at once.
   __device__ __forceinline__ void arrive_after_copies() {

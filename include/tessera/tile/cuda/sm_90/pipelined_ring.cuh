@@ -225,7 +225,9 @@ struct release_for_warp {
   /// One lane of the warp arrives.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive_for_warp(); }
 };
-/// Each lane releases a stage that it has read.
+/// Each lane releases a stage that it has read. One lane could do so for a warp behind sync_warp(), which orders the
+/// lanes' reads before its arrival, a release at the scope of the block. But racecheck does not see that: of 384 tokens
+/// it reported 18184 reads before writes as hazards in forward_by_warps, and none where each lane arrives.
 struct release_for_lane {
   /// Arrives.
   __device__ __forceinline__ void operator()(shared_barrier& empty) const { empty.arrive(); }
