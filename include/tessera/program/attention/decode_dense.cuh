@@ -117,12 +117,12 @@ struct dense_decode {
   /// Loads the operands of all work items, by the producer warp: one lane loads keys and values, others load queries.
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     pipeline_type pipeline;
-    unsigned turn = 0;
+    typename ahead_type::count_type items;
     for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
       decode_work_item const work = schedule.at(number);
       std::int32_t const total = length(work);
       std::int32_t const steps = schedule.steps_of(work, divide_up(total, tokens));
-      schedule.load_ahead(scratch.ahead, turn++, work, total, steps, lane);
+      schedule.load_ahead(scratch.ahead, items, work, total, steps, lane);
       if (lane == 0) {
         for (auto const at : pipelined(ring_filler(pipeline), steps)) {
           load_stage(scratch, at, work, (work.split + at.index * schedule.splits()) * tokens);
@@ -160,13 +160,16 @@ struct dense_decode {
     pipeline_type pipeline;
     pipeline.skip(warp);
     std::int32_t next = warp;  // number of the warp's next step in its work item
-    unsigned turn = 0;
+    typename ahead_type::count_type items;
+    late_reader const ahead(items);
     for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
       decode_work_item const work = schedule.at(number);
       std::uint32_t queries[schedule_type::strips][2];
-      schedule.load_query(schedule.await(scratch.ahead, turn, work, lane), lane, queries);
-      std::int32_t const total = scratch.ahead.length[ahead_type::slot(turn)];
-      std::int32_t const steps = scratch.ahead.steps[ahead_type::slot(turn)];
+      auto const item = ahead.begin_step(0);
+      shared_barrier& is_read = item.when_full(scratch.ahead.ring);
+      schedule.load_query(schedule.query_of(scratch.ahead, item, work, lane), lane, queries);
+      std::int32_t const total = scratch.ahead.length[item.stage];
+      std::int32_t const steps = scratch.ahead.steps[item.stage];
       typename step_type::seen_type seen;
       schedule.find_seen(work, total, seen);
       columns_type columns;
@@ -180,9 +183,9 @@ struct dense_decode {
       }
       next -= steps;
       if (lane == 0) {
-        scratch.ahead.leave(turn);
+        is_read.arrive();
       }
-      ++turn;
+      ahead.end_step(0, 1);
       schedule.finish(work, columns, splits, warp, lane);
       block_warps::sync();  // the next work item's partial results go to the same memory
     }

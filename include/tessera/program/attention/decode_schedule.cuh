@@ -18,6 +18,8 @@
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/worker_warps.cuh>
 #include <tessera/view/head_view.hpp>
 
@@ -42,29 +44,18 @@ struct decode_split {
 };
 
 /// The data that warps need when they begin a work item, loaded ahead with its first keys; `Slots` work items
-/// alternate.
+/// alternate. A work item is a step of the ring.
 template <int Channels, int Slots>
 struct decode_ahead {
+  using count_type = pipeline_count<Slots>;                               ///< how many work items there were
   static constexpr int row_bytes = 2 * Channels;                          ///< bytes of a query
   alignas(16) unsigned char queries[Slots][decode_rows][row_bytes + 16];  ///< queries; rows lie in different banks
-  shared_barrier full[Slots];
-  shared_barrier empty[Slots];
-  std::int32_t length[Slots];  ///< tokens of the work item's sequence
-  std::int32_t steps[Slots];   ///< steps of the sequence or of the work item, as the program counts them
+  stage_ring<Slots> ring;                                                 ///< of work items
+  std::int32_t length[Slots];                                             ///< tokens of the work item's sequence
+  std::int32_t steps[Slots];  ///< steps of the sequence or of the work item, as the program counts them
 
-  /// Initialises the barriers, by one thread before all others use them.
-  __device__ __forceinline__ void init(int warps) {
-    for (int i = 0; i < Slots; ++i) {
-      full[i].init(1);
-      empty[i].init(warps);
-    }
-  }
-  /// The slot of a work item; `turn` counts work items.
-  [[nodiscard]] __device__ __forceinline__ static unsigned slot(unsigned turn) { return turn % Slots; }
-  /// The parity of the slot's barriers.
-  [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Slots & 1U; }
-  /// Releases the slot: called by one lane of each warp, when the warp needs nothing of it any more.
-  __device__ __forceinline__ void leave(unsigned turn) { empty[slot(turn)].arrive(); }
+  /// Initialises the barriers, by one thread before all others use them. One lane of each warp releases a slot.
+  __device__ __forceinline__ void init(int warps) { ring.init(1, warps); }
 };
 
 /// The schedule and the end of decoding. Warps: how many warps of a block keep columns. T: the type of queries.
@@ -164,35 +155,34 @@ struct decode_schedule {
     return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
   }
 
-  /// Loads the queries of the block's work item number `turn`, and what is known of its sequence; by the last eight
-  /// lanes of a warp.
+  /// Loads the queries of the block's next work item, and what is known of its sequence; by the last eight lanes of a
+  /// warp.
   template <class Ahead>
-  __device__ __forceinline__ void load_ahead(Ahead& ahead, unsigned turn, decode_work_item const& work,
-                                             std::int32_t length, std::int32_t steps, int lane) const {
+  __device__ __forceinline__ void load_ahead(Ahead& ahead, typename Ahead::count_type& items,
+                                             decode_work_item const& work, std::int32_t length, std::int32_t steps,
+                                             int lane) const {
+    auto const at = ring_filler(items).begin_step(0);
+    items.go_on(1);
     int const row = lane - (32 - decode_rows);
     int const row_count = min(decode_rows, rows - work.first_row);
     if (row < 0 || row >= row_count) {
       return;
     }
-    unsigned const which = ahead.slot(turn);
     row_coordinates const of = row_of(work, row);
-    ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
+    shared_barrier& full = at.when_empty(ahead.ring);
     if (row == 0) {
-      ahead.length[which] = length;
-      ahead.steps[which] = steps;
-      ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
+      ahead.length[at.stage] = length;
+      ahead.steps[at.stage] = steps;
+      full.arrive_and_expect(row_count * ahead.row_bytes);
     }
-    load_bytes(ahead.queries[which][row], &queries(work.sequence, of.head, of.query, 0), ahead.row_bytes,
-               ahead.full[which]);
+    load_bytes(ahead.queries[at.stage][row], &queries(work.sequence, of.head, of.query, 0), ahead.row_bytes, full);
   }
-  /// Waits for the queries of a work item. Returns the lane's row lane / 4; null for a row that does not exist.
+  /// The lane's query of a work item that is there, row lane / 4; null for a row that does not exist.
   template <class Ahead>
-  [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work_item const& work,
-                                                          int lane) const {
-    unsigned const which = ahead.slot(turn);
-    ahead.full[which].wait(ahead.phase(turn));
+  [[nodiscard]] __device__ __forceinline__ T const* query_of(Ahead& ahead, pipeline_step const& at,
+                                                             decode_work_item const& work, int lane) const {
     bool const is_inside = work.first_row + lane / 4 < rows;
-    return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
+    return is_inside ? reinterpret_cast<T const*>(ahead.queries[at.stage][lane / 4]) : nullptr;
   }
   /// Loads a query as second operands of products with keys.
   __device__ __forceinline__ static void load_query(T const* query, int lane, std::uint32_t (&words)[strips][2]) {

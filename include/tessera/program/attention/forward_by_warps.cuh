@@ -11,18 +11,16 @@
 ///     clamped to [0, 1], 128 codes, and an addition of 2^16, which rounds it to the last bits. From there it becomes
 ///     part of an operand. In all a score takes four instructions.
 ///   * The sum of a row's weights is a product with ones, and so is rounded as the results are.
-///   * Warps wait for each other by mbarriers alone (detail/warp_stages.cuh), and drift apart: while one multiplies,
-///     another makes weights. Keys and values have two stages. Values come widened, or a thread widens the codes that
-///     it has copied itself, one tile ahead and in the middle of a tile's products with values, where it waits for no
-///     warp that is half a tile behind, and no such warp for it.
+///   * Warps wait for each other by mbarriers alone (tile/cuda/sm_80/refilled_ring.cuh), and drift apart: while one
+///     multiplies, another makes weights. Keys and values have two stages. Values come widened, or a thread widens the
+///     codes that it has copied itself, one tile ahead and in the middle of a tile's products with values, where it
+///     waits for no warp that is half a tile behind, and no such warp for it.
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
 /// One set of 128 channels beside values that come widened has its queries in registers (detail/warp_queries.cuh).
-///
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
-///
 /// Scores of mean queries and biases are added as detail/warp_terms.cuh says; most are what sums of products begin at.
 ///
 /// A tile that some row does not see whole, a sequence's first tile, and tiles whose scales are large or NaN take a
@@ -52,7 +50,6 @@
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/warp_places.cuh>
 #include <tessera/program/attention/detail/warp_queries.cuh>
-#include <tessera/program/attention/detail/warp_stages.cuh>
 #include <tessera/program/attention/detail/warp_terms.cuh>
 #include <tessera/program/attention/lane_weights.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -64,6 +61,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -123,7 +122,7 @@ struct forward_by_warps
                                           detail::staged_queries<query_tile, sets>>;
   static_assert(!Products::keeps_queries || (sets == 1 && set_rows == tile_keys && !sources::widens),
                 "tessera: queries in registers are those of one set, as many as keys of a tile, beside stored values");
-  using stages_type = detail::warp_stages<sources, block>;
+  static constexpr int stages = sources::stages;     ///< of keys and values
   static constexpr int lane_scores = tile_keys / 4;  ///< scores of a row that a lane has
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
@@ -155,7 +154,8 @@ struct forward_by_warps
       };
     };
     std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
-    stages_type stages;                                                                        ///< of keys and values
+    stage_ring<stages> key_ring;                                                               ///< of tiles of keys
+    stage_ring<stages> value_ring;                                                             ///< of tiles of values
 
     /// The sum of a channel.
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
@@ -176,7 +176,10 @@ struct forward_by_warps
   __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
     auto const at = this->template place_of<coordinates>(which / partials.splits());
     auto const lane = recompute(static_cast<std::uint32_t>(group.lane));  // kept, not read again
-    scratch.stages.begin(group);
+    if (group.lane == 0) {
+      scratch.key_ring.init(lanes, lanes);
+      scratch.value_ring.init(lanes, lanes);
+    }
     lane_rows state;
     begin_rows(group, lane, at, state, scratch);
     totals_type totals;
@@ -187,12 +190,14 @@ struct forward_by_warps
     state.terms = terms_type::of(at, queries, bias);
     begin_copies(group, lane, at, range, from, state, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
-    for (int first = range.first; first < range.end; first += tile_keys) {
+    pipeline_state<stages> reads;
+    for (read_step<stages> const tile : pipelined(refilling_reader(reads), range.tiles(tile_keys))) {
+      int const first = range.first + tile.index * tile_keys;
       if (first >= range.first_plain && first < range.end_plain &&
           all_of_warp(state.terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {
-        key_scale = add_tile<true>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<true>(group, lane, at, range, from, tile, key_scale, state, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, first, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(group, lane, at, range, from, tile, key_scale, state, totals, scratch);
       }
     }
     copies::template await<0>();
@@ -247,7 +252,7 @@ struct forward_by_warps
     if (range.first >= range.end) {
       return;
     }
-    auto const place = stages_type::place_of(0);
+    fill_step<stages> const first{};
     dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
     if constexpr (Products::keeps_queries) {
       codes.begin_load(group, queries_type::place(scratch.operands), at.first_query, 0);
@@ -257,13 +262,13 @@ struct forward_by_warps
         codes.begin_load(group, scratch.staged.q[set.value], at.first_query + set.value * set_rows, 0);
       });
     }
-    begin_keys(lane, at, from, range.first, place, state.terms, scratch);  // who awaits them awaits queries
+    begin_keys(lane, at, from, range.first, first, state.terms, scratch);  // who awaits them awaits queries
     if constexpr (sources::widens) {
-      from.begin_values(lane, range.first, scratch.operands, place.stage);
+      from.begin_values(lane, range.first, scratch.operands, first.stage);
       copies::commit();
       copies::commit();  // values that are widened are those of the last batch but one
     }
-    scratch.stages.begin_values(lane, from, range.first, range.end, place, scratch.operands);
+    from.fill_values(lane, range.first, range.end, first, scratch.value_ring, scratch.operands);
     if constexpr (Products::keeps_queries) {
       copies::template await<1>();
       state.queries.keep(group, scratch.operands);
@@ -271,10 +276,12 @@ struct forward_by_warps
   }
   /// Starts to copy the keys of the tile that begins at `first`, and their terms.
   __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
-                                             typename stages_type::place_type const& place, terms_type& terms,
+                                             fill_step<stages> const& step, terms_type& terms,
                                              scratch_type& scratch) const {
-    scratch.stages.begin_keys(lane, from, first, place, scratch.operands,
-                              [&] { terms.begin(lane, at, queries, first, scratch.operands, place.stage); });
+    shared_barrier& full = step.when_empty(scratch.key_ring);
+    from.begin_keys(lane, first, scratch.operands.k[step.stage]);
+    terms.begin(lane, at, queries, first, scratch.operands, step.stage);
+    full.arrive_after_copies();
   }
 
   /// What is known of a lane's rows in a tile.
@@ -288,12 +295,12 @@ struct forward_by_warps
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
   __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
-                                            key_range const& range, sources const& from, int first, float key_scale,
-                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
+                                            key_range const& range, sources const& from, read_step<stages> const& step,
+                                            float key_scale, lane_rows& state, totals_type& totals,
+                                            scratch_type& scratch) const {
+    int const first = range.first + step.index * tile_keys;
     int const next = first + tile_keys;
-    auto& stages = scratch.stages;
-    auto const place = stages_type::place_of(static_cast<unsigned>(first - range.first) / tile_keys);
-    auto const later = stages_type::place_of(static_cast<unsigned>(next - range.first) / tile_keys);
+    fill_step<stages> const later = fills_later<1>(step);
     float next_scale = 0.0F;
     auto const begin_next_keys = [&] {
       if (next < range.end) {
@@ -302,7 +309,7 @@ struct forward_by_warps
       }
       copies::commit();
     };
-    stages.of_keys.filled[place.stage].wait(place.parity);
+    shared_barrier& keys_read = step.when_full(scratch.key_ring);
     operands_type operands;
     parked_type parked;  // the weights of the first of two sets
     each_constant<sets>([&](auto set) {
@@ -311,19 +318,19 @@ struct forward_by_warps
         tile.scales.of[t][half] = scratch.terms[places::row_of(lane, t, half, set.value)].query_scale * key_scale;
       });
       score_bits sums;
-      auto const& staged = scratch.operands.of(place.stage, set.value);
+      auto const& staged = scratch.operands.of(step.stage, set.value);
       auto const where = terms_type::template place_of<tiles>(
           at, first, [&](int t, int half) { return places::row_of(lane, t, half, set.value); });
       state.terms.template begin_sums<IsPlain>(lane, staged, where, tile, sums);
       if constexpr (Products::keeps_queries) {
-        state.queries.multiply(group, scratch.operands.k[place.stage], sums);
+        state.queries.multiply(group, scratch.operands.k[step.stage], sums);
       } else {
-        multiply_staged<scores>(group, scratch.staged.q[set.value], scratch.operands.k[place.stage], sums);
+        multiply_staged<scores>(group, scratch.staged.q[set.value], scratch.operands.k[step.stage], sums);
       }
       state.terms.template end_sums<IsPlain>(lane, at, bias, staged, where, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
       if constexpr (set.value + 1 == sets) {  // the largest score is made of all keys
-        stages.end(stages.of_keys, place, lane, bit_cast<std::uint32_t>(tile.most.of[0][0]));
+        release_for_lane{}(keys_read, bit_cast<std::uint32_t>(tile.most.of[0][0]));
       }
       if constexpr (!Products::begins_keys_late && set.value == 0) {
         begin_next_keys();
@@ -337,11 +344,11 @@ struct forward_by_warps
     if constexpr (Products::begins_keys_late) {
       begin_next_keys();
     }
-    stages.of_values.filled[place.stage].wait(place.parity);
+    shared_barrier& values_read = step.when_full(scratch.value_ring);
     Products::add(
-        group, operands, parked, scratch.operands.values[place.stage], totals,
-        [&] { stages.begin_values(lane, from, next, range.end, later, scratch.operands); },
-        [&](std::uint32_t last) { stages.end(stages.of_values, place, lane, last); });
+        group, operands, parked, scratch.operands.values[step.stage], totals,
+        [&] { from.fill_values(lane, next, range.end, later, scratch.value_ring, scratch.operands); },
+        [&](std::uint32_t last) { release_for_lane{}(values_read, last); });
     return next_scale;
   }
   /// Finds the largest scores of a lane's rows. Rows take turns, so that none waits for its own last comparison.

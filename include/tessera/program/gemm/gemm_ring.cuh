@@ -123,7 +123,7 @@ struct gemm_ring {
   struct scratch_type {
     ring_type ring;                                                                         ///< stages of both operands
     typename Epilogue::scratch_type of_rows[warps][keeps_rows ? registers::row_tiles : 1];  ///< of the epilogue
-    ring_barriers<Policy.stages> barriers;                                                  ///< of the ring
+    stage_ring<Policy.stages> barriers;                                                     ///< of the ring
   };
 
   dense_chunks<operand_type> a;  ///< rows x depth
@@ -134,8 +134,9 @@ struct gemm_ring {
   /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
-    scratch.barriers.template begin<has_source>(group);
-    ring_passage<mma, Policy.stages> passage{scratch.ring, scratch.barriers, {}};
+    using passage_type = ring_passage<mma, Policy.stages>;
+    passage_type::template init<has_source>(scratch.barriers, group);
+    passage_type passage{scratch.ring, scratch.barriers, {}};
     filler fill{*this,
                 group,
                 workers,

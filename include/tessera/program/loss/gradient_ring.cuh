@@ -59,7 +59,7 @@ struct gradient_ring {
   struct scratch_type {
     swizzled_ring<mma, Policy.stages> ring;  ///< stages of both operands
     sum_staging of_warp[lanes / 32];         ///< shared memory through which sums are written
-    ring_barriers<Policy.stages> barriers;   ///< of the ring
+    stage_ring<Policy.stages> barriers;      ///< of the ring
   };
 
   dense_chunks<value_type> gradient;    ///< tokens x entries of the part, rounded up to 8
@@ -74,7 +74,7 @@ struct gradient_ring {
   /// Runs a thread block's work items. A launch has as many thread blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(group_type const& group, std::int64_t block, scratch_type& scratch) const {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
-    scratch.barriers.begin(group);
+    passage_type::init(scratch.barriers, group);
     passage_type passage{scratch.ring, scratch.barriers, {}};
     for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
       work_item const item = at(index);

@@ -125,7 +125,7 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
 
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     constexpr std::int32_t nothing = 0x40000000;  // more pages than there are
-    unsigned turn = 0;
+    typename ahead_type::count_type items;
     unsigned phase = 0;
     std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, counted from the work item's first one
     listing next = look_up(block_index(), own);
@@ -154,7 +154,7 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
           next_block = block_of(now.work, own + stages);
         }
         if (is_new) {
-          schedule.load_ahead(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
+          schedule.load_ahead(scratch.ahead, items, now.work, has.length, has.pages, lane);
           std::int32_t const left = max(has.own_pages - own, 0);
           next = look_up(number + blocks_in_grid(), own + divide_up(left, stages) * stages - has.own_pages);
           is_new = false;
@@ -190,10 +190,13 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
     auto const release = [lane](shared_barrier& empty) { block_warps::release(empty, lane); };
     ring_reader const pages(scratch.ring, pipeline, release);  // whose steps take turns with batches
     std::int32_t next = warp;  // the warp's next page, counted from the work item's first one
-    unsigned turn = 0;
+    typename ahead_type::count_type items;
+    late_reader const ahead(items);
     for (std::uint32_t number = block_index(); number < schedule.count; number += blocks_in_grid()) {
       Columns columns;
-      begin(scratch.ahead, turn, state, columns, schedule.at(number));
+      auto const item = ahead.begin_step(0);
+      shared_barrier& is_read = item.when_full(scratch.ahead.ring);
+      begin(scratch.ahead, item, state, columns, schedule.at(number));
       state.next_batch = state.work.split + schedule.splits() * base::turns_until(next - state.has.own_pages);
       while (true) {
         bool const has_page = next < state.has.own_pages;
@@ -216,9 +219,9 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
       next -= state.has.own_pages;
       columns.finish();
       if (lane == 0) {
-        scratch.ahead.leave(turn);
+        is_read.arrive();
       }
-      ++turn;
+      ahead.end_step(0, 1);
       schedule.finish(state.work, columns.columns, splits, warp, lane);
       fence_async_proxy();  // TMA writes this memory next
       block_warps::sync();  // other warps have read it until here
@@ -233,15 +236,15 @@ struct page_decode : page_work<Columns, T, Result, Policy.warps> {
     return tail_token(state) < state.has.length;
   }
 
-  __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state, Columns& columns,
-                                        decode_work_item const& work) const {
+  __device__ __forceinline__ void begin(ahead_type& ahead, pipeline_step const& item, warp_state& state,
+                                        Columns& columns, decode_work_item const& work) const {
     state.work = work;
-    state.query = schedule.await(ahead, turn, work, state.lane);
+    state.query = schedule.query_of(ahead, item, work, state.lane);
     std::uint32_t words[schedule_type::strips][2];
     schedule_type::load_query(state.query, state.lane, words);
-    state.length = ahead.length[ahead_type::slot(turn)];
+    state.length = ahead.length[item.stage];
     state.has.length = state.length;
-    state.has.pages = ahead.steps[ahead_type::slot(turn)];
+    state.has.pages = ahead.steps[item.stage];
     state.has.own_pages = schedule.steps_of(work, state.has.pages);
     state.has_batch = false;
     base::begin_item(state, columns, work, words, state.lane);

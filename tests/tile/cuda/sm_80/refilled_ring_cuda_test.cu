@@ -123,6 +123,62 @@ struct sum_in_turns {
   }
 };
 
+/// The same in loops of three warps that fill the stages that they read, and wait for each other by barriers alone. A
+/// step has a piece of each warp, and a lane adds up numbers of the next warp's.
+template <int Stages>
+struct sum_by_barriers {
+  static constexpr int warps = 3;
+  static constexpr int lanes = warps * lanes_in_a_warp;
+  static constexpr int from_architecture = 800;
+  struct scratch_type {
+    ring_piece stages[Stages][warps];
+    stage_ring<Stages> ring;
+  };
+  array_view<ring_piece const> pieces;     ///< of all steps, warp after warp
+  array_view<std::int32_t const> lengths;  ///< of the loops
+  array_view<std::uint64_t> sums;          ///< of each loop and lane
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
+    int const warp = group.lane / lanes_in_a_warp;
+    int const lane = group.lane % lanes_in_a_warp;
+    int next = warp;
+    auto const fill = [&](fill_step<Stages> const& at) {
+      shared_barrier& full = at.when_empty(scratch.ring);
+      if (next < static_cast<int>(pieces.extent(0))) {
+        async_copy_16(&scratch.stages[at.stage][warp].numbers[4 * lane], &pieces[next].numbers[4 * lane]);
+      }
+      next += warps;
+      full.arrive_after_copies();
+    };
+    if (group.lane == 0) {
+      scratch.ring.init(lanes, lanes);
+    }
+    group.sync();
+    pipeline_state<Stages> steps;
+    auto ahead = steps;
+    for (fill_step<Stages> const at : pipelined(ring_filler(ahead), Stages - 1)) {
+      fill(at);
+    }
+    for (int loop = 0; loop < static_cast<int>(lengths.extent(0)); ++loop) {
+      std::uint64_t sum = 0;
+      for (read_step<Stages> const at : pipelined(refilling_reader(steps), static_cast<int>(lengths[loop]))) {
+        if ((at.index + warp) % 3 == 0) {
+          async_copy_wait<0>();  // so that others are ahead
+        }
+        fill(fills_later<Stages - 1>(at));
+        shared_barrier& is_read = at.when_full(scratch.ring);
+        ring_piece const& piece = scratch.stages[at.stage][(warp + 1) % warps];
+        add_piece(piece, at.index, lane, sum);
+        release_for_lane{}(is_read, static_cast<std::uint32_t>(sum));
+        auto const later = reads_later<1>(at);
+        sum += later.index == at.index + 1 && later.stage == (at.stage + 1) % Stages ? 0 : 1;
+      }
+      sums[lanes * loop + group.lane] = sum;
+    }
+    async_copy_wait<0>();
+  }
+};
+
 std::vector<ring_piece> made_pieces(std::size_t count) {
   std::vector<ring_piece> pieces(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -171,6 +227,35 @@ void check_loops(std::vector<std::int32_t> const& lengths) {
 }
 
 template <int Stages>
+void check_barriers(std::vector<std::int32_t> const& lengths) {
+  using program = sum_by_barriers<Stages>;
+  CAPTURE(Stages, lengths);
+  std::size_t all = 0;
+  for (std::int32_t const length : lengths) {
+    all += static_cast<std::size_t>(length);
+  }
+  auto const pieces = made_pieces(all * program::warps);
+  std::vector<ring_piece> of_warp[program::warps];
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    of_warp[i % program::warps].push_back(pieces[i]);
+  }
+  std::vector<std::uint64_t> expected;
+  std::size_t first = 0;
+  for (std::int32_t const length : lengths) {
+    for (std::size_t warp = 0; warp < program::warps; ++warp) {
+      expect_sums(of_warp[(warp + 1) % program::warps], first, static_cast<std::size_t>(length), expected);
+    }
+    first += static_cast<std::size_t>(length);
+  }
+  cuda const exec;
+  auto const on_device = to_device(exec, pieces);
+  auto const list = to_device(exec, lengths);
+  auto sums = to_device(exec, std::vector<std::uint64_t>(expected.size()));
+  exec.run(program{on_device.view(), list.view(), sums.view()}, 1);
+  CHECK(to_host(exec, sums) == expected);
+}
+
+template <int Stages>
 void check_turns(std::size_t count) {
   CAPTURE(Stages, count);
   auto const pieces = made_pieces(count);
@@ -200,6 +285,14 @@ TEST_CASE("loops that share a ring filled a step late see what was copied for th
   check_loops<sum_by_loops<3, true>>({1, 1, 1, 9});
   check_loops<sum_by_loops<4, true>>({3, 0, 0, 2});
   check_loops<sum_by_loops<5, true>>({40, 33, 27});
+}
+
+TEST_CASE("warps that fill what they read by barriers see what was copied for their steps", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_barriers<2>({5, 1, 0, 7});
+  check_barriers<3>({1, 1, 1, 9});
+  check_barriers<4>({3, 0, 0, 2});
+  check_barriers<5>({40, 33, 27});
 }
 
 TEST_CASE("two rings whose steps take turns see what was copied for each", "[cuda]") {

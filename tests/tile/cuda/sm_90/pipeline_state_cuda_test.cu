@@ -27,7 +27,11 @@ __global__ void walk_stages(std::int32_t* wrong) {
     pipeline_state<Stages> by_two = pipeline_state<Stages>::after(steps);
     by_two.go_on(1);
     by_two.go_on(2);
-    bool const is_right = is_at(one_by_one, steps) && is_at(at_once, steps + lane) && is_at(by_two, steps + 3);
+    bool const is_later = is_at(one_by_one.template later<0>(), steps) &&
+                          is_at(one_by_one.template later<1>(), steps + 1) &&
+                          is_at(one_by_one.template later<Stages>(), steps + Stages);
+    bool const is_right =
+        is_at(one_by_one, steps) && is_at(at_once, steps + lane) && is_at(by_two, steps + 3) && is_later;
     atomicAdd(wrong, is_right ? 0 : 1);
     one_by_one.advance();
   }

@@ -8,6 +8,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/pipelined.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -21,6 +22,10 @@ struct plain_key_range {
   int first_plain;
   int end_plain;
 
+  /// The steps of a loop over the tiles.
+  [[nodiscard]] __device__ __forceinline__ step_range tiles(int tile_keys) const {
+    return {0, (end - first) / tile_keys};
+  }
   /// The keys of split `split` of `splits`, in whole tiles, for a block of `rows` queries.
   template <class Block>
   __device__ __forceinline__ static plain_key_range of(Block const& at, int rows, int tile_keys, int split,

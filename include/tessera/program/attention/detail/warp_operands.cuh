@@ -14,6 +14,8 @@
 #include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {
@@ -37,6 +39,7 @@ struct warp_operands {
   using score_code = typename Method::score_code;
   using stored_type = StoredValue;
   static constexpr int tile_keys = 128;                          ///< tokens of a tile
+  static constexpr int stages = 2;                               ///< tiles of keys, and of values, in shared memory
   static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes of keys
   static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
   static constexpr int parts = Channels / width;
@@ -58,8 +61,8 @@ struct warp_operands {
                 "tessera: values are multiplied as float16 or float8_e4m3, and codes in e4m3 are widened");
 
   struct scratch_type : values_to_widen<Channels * value_chunks, widens> {
-    key_tile k[2];         ///< codes of keys, by stages
-    value_tile values[2];  ///< values, by stages
+    key_tile k[stages];         ///< codes of keys, by stages
+    value_tile values[stages];  ///< values, by stages
   };
 
   score_code const* keys;     ///< the lane's first chunk of keys
@@ -115,6 +118,28 @@ struct warp_operands {
       async_copy_16_or_zero(place_of(lane, i, scratch, stage), value + i * value_rows * tile_keys,
                             i * value_rows < value_channels);
     }
+  }
+  /// Starts to fill a step's stage of a ring with the values of the tile that begins at `first`, if it begins before
+  /// `end`, as a batch. Where values are widened, they have been copied in the last batch but one: widens these, and
+  /// starts to copy the next.
+  __device__ __forceinline__ void fill_values(unsigned lane, int first, int end, fill_step<stages> const& step,
+                                              stage_ring<stages>& ring, scratch_type& scratch) const {
+    if (first < end) {
+      if constexpr (widens) {
+        async_copy_wait<1>();
+        shared_barrier& full = step.when_empty(ring);
+        widen_values(lane, scratch, step.stage);
+        full.arrive();
+        if (first + tile_keys < end) {
+          begin_values(lane, first + tile_keys, scratch, step.stage);
+        }
+      } else {
+        shared_barrier& full = step.when_empty(ring);
+        begin_values(lane, first, scratch, step.stage);
+        full.arrive_after_copies();
+      }
+    }
+    async_copy_commit();
   }
   /// Widens the lane's own chunks, when they have come, to a stage.
   __device__ __forceinline__ static void widen_values(unsigned lane, scratch_type& scratch, int stage) {

@@ -47,6 +47,14 @@ struct shared_barrier {
         "f"(read)
         : "memory");
   }
+  /// The same for a word.
+  __device__ __forceinline__ void arrive_after(std::uint32_t read) {
+    asm volatile(
+        "{ .reg .pred p; setp.lt.s32 p, %1, 0;"
+        "  @p mbarrier.arrive.shared::cta.b64 _, [%0]; @!p mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address()),
+        "r"(read)
+        : "memory");
+  }
   /// The same where `arrives`, without a branch: for one lane of a warp, all of which have loaded by ldmatrix and then
   /// met in a sync_warp(), so that this lane arrives for them.
   __device__ __forceinline__ void arrive_after(std::uint32_t read, bool arrives) {

@@ -25,6 +25,13 @@ struct pipeline_state {
     state.skip(pieces);
     return state;
   }
+  /// The state so many stages later, at most as many as there are.
+  template <int Later>
+  [[nodiscard]] __device__ __forceinline__ pipeline_state later() const {
+    static_assert(Later <= Stages, "tessera: a pipeline_state is later by at most as many stages as there are");
+    bool const turns = stage >= Stages - Later;
+    return {turns ? stage + Later - Stages : stage + Later, turns ? phase ^ 1U : phase};
+  }
   /// Goes on to the next stage.
   __device__ __forceinline__ void advance() {
     if (++stage == Stages) {
