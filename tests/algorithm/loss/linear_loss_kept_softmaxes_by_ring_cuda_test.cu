@@ -318,3 +318,19 @@ TEST_CASE("explain() says whether rings use kept softmaxes, and why not", "[cuda
     says(exact_cross_entropy_of<bfloat16, loss_statistics>{}, {.workspace_budget = enough}, made, "entropies");
   }
 }
+
+TEST_CASE("a budget for softmaxes makes the same plan on devices with wgmma and without", "[cuda]") {
+  using for_both = basic_cuda<arch_list<800, 900>>;
+  auto const on = [](int architecture) { return for_both::described({architecture, 108, 227 * 1024}); };
+  for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
+    for (std::int64_t const gibibytes : {0, 1, 3, 4}) {
+      linear_loss_options const options{.workspace_budget = gibibytes << 30};
+      auto const with = loss_of_bf16::plan_backward(on(900), s, options);
+      auto const without = loss_of_bf16::plan_backward(on(860), s, options);
+      CHECK(without.bytes() == with.bytes());
+      CHECK(bytes_of_softmaxes(without) == bytes_of_softmaxes(with));
+      CHECK((bytes_of_softmaxes(without) == s.tokens * s.vocabulary * 2) ==
+            (gibibytes == 4 || (gibibytes == 3 && s.channels == 4096)));
+    }
+  }
+}

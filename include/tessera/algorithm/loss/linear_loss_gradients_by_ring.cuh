@@ -31,8 +31,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The launches of one call.
-template <class Architectures, class Call>
+/// The launches of one call. UsesSoftmaxes: whether the forward pass has kept softmaxes for them.
+template <class Architectures, class Call, bool UsesSoftmaxes>
 struct ring_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
@@ -44,10 +44,11 @@ struct ring_loss_gradients {
       gemm_ring<operand, dense_schedule, epilogue_type, loss_ring_policy(sizeof(typename boxes::scratch_type) / 64)>;
   /// The program that multiplies them.
   using multiply = gradient_ring<operand, gradient_type, loss_ring_policy(sizeof(sum_staging) / 64)>;
+  /// The same for kept softmaxes, whose part has sums of very different lengths.
+  using multiply_by_length = gradient_ring<operand, gradient_type, loss_ring_policy(sizeof(sum_staging) / 64), true>;
 
   basic_cuda<Architectures> const& exec;
   Call const& call;
-  bool uses_softmaxes;  ///< whether the forward pass has kept softmaxes that these launches are to use
 
   /// Why these launches do not take the call, or none.
   [[nodiscard]] refusal refuses() const {
@@ -77,10 +78,10 @@ struct ring_loss_gradients {
                                                 space[regions.unclean],
                                                 space[regions.kept_blocks()]};
     exec.run(prepare, prepare.groups());
-    if (uses_softmaxes) {
+    if constexpr (UsesSoftmaxes) {
       use_softmaxes();
     }
-    std::int64_t const begin = uses_softmaxes ? regions.kept : 0;
+    std::int64_t const begin = UsesSoftmaxes ? regions.kept : 0;
     part_walk const walk = part_walk::of(begin, entries_of_part(), call.shape.vocabulary, is_awaited());
     for (std::int64_t first = begin; first < call.shape.vocabulary; first = walk.end_of(first)) {
       std::int64_t const count = walk.end_of(first) - first;
@@ -145,7 +146,7 @@ struct ring_loss_gradients {
     use_part({0, regions.kept, call.shape.vocabulary, nullptr, nullptr}, part, true);
   }
   /// Whether a part is the one whose softmaxes are kept.
-  [[nodiscard]] bool is_kept(part_type const& part) const { return uses_softmaxes && part.first < call.regions.kept; }
+  [[nodiscard]] bool is_kept(part_type const& part) const { return UsesSoftmaxes && part.first < call.regions.kept; }
 
   /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
   void use_part(loss_part_range const& range, part_type const& part, bool needs_lists) const {
@@ -172,7 +173,7 @@ struct ring_loss_gradients {
                      std::int32_t hidden_panels, bool needs_lists, std::int64_t most_workers) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
-    loss_product_schedule const schedule{
+    loss_product_schedule schedule{
         space[regions.list_counts].data,
         space[regions.lists].data,
         classifier_panels,
@@ -185,6 +186,12 @@ struct ring_loss_gradients {
     if (schedule.count() == 0) {
       return;
     }
+    if (is_kept(part)) {
+      std::int64_t const of_hidden = divide_up(part.gradient.extent(1), std::int64_t{128});
+      std::int64_t const longer = max(of_hidden, regions.token_blocks);
+      schedule.turns_of_long = static_cast<std::int32_t>(longer / min(of_hidden, regions.token_blocks));
+      schedule.is_hidden_first = of_hidden > regions.token_blocks;
+    }
     if (needs_lists) {
       list_loss_blocks const lists{range,
                                    schedule,
@@ -195,7 +202,12 @@ struct ring_loss_gradients {
                                    space[regions.unclean]};
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, schedule, most_workers);
+    if constexpr (UsesSoftmaxes) {
+      if (is_kept(part)) {
+        return add_products<multiply_by_length>(range, part, schedule, most_workers);
+      }
+    }
+    add_products<multiply>(range, part, schedule, most_workers);
   }
 
   void make(loss_part_range const& range, part_type const& part) const {
@@ -218,13 +230,14 @@ struct ring_loss_gradients {
     exec.run(program, min(workers(), schedule.order.count()));
   }
 
+  template <class Products>
   void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
                     std::int64_t most_workers) const {
     auto const& space = call.space;
     matrix_view<value_type const> gradient = part.gradient;
     gradient.extents[1] = divide_up(gradient.extent(1), std::int64_t{8}) * 8;  // with zeros, see row_boxes
     float const* const scale = space[call.regions.late_scale].data;
-    multiply const program{
+    Products const program{
         {gradient},
         {is_kept(part) ? call.regions.scaled_hidden_of(space, call.shape) : call.hidden},
         {classifier_of(call, part)},
@@ -272,11 +285,11 @@ struct loss_gradient_of_kept_by_ring_model {
         unless(call.smoothing == 0.0F, "labels are smoothed: no softmaxes are kept"),
         unless(call.regions.kept > 0, "workspace_budget has no room for softmaxes, or a Reducer's entropies need more"),
         unless(has_references_in_signs(exec), "softmaxes are kept by another program"),
-        detail::ring_loss_gradients<Architectures, Call>{exec, call, true}.refuses());
+        detail::ring_loss_gradients<Architectures, Call, true>{exec, call}.refuses());
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    detail::ring_loss_gradients<Architectures, Call>{exec, call, true}.run();
+    detail::ring_loss_gradients<Architectures, Call, true>{exec, call}.run();
   }
 };
 
@@ -290,11 +303,11 @@ struct loss_gradient_by_ring_model {
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return detail::ring_loss_gradients<Architectures, Call>{exec, call, false}.refuses();
+    return detail::ring_loss_gradients<Architectures, Call, false>{exec, call}.refuses();
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    detail::ring_loss_gradients<Architectures, Call>{exec, call, false}.run();
+    detail::ring_loss_gradients<Architectures, Call, false>{exec, call}.run();
   }
 };
 

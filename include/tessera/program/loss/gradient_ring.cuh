@@ -4,7 +4,7 @@
 /// (gradient_products.cuh) does on sm_90a, from the same lists of blocks, with the same epilogues.
 ///
 /// A thread block computes one tile after the other, first those of the classifier, summed over the tokens, then those
-/// of hidden states, summed over the entries of the part; a warp has 64 x 64 sums. Operands pass through a ring of
+/// of hidden states, summed over the entries of the part, or by their lengths (`by_length`); a warp has 64 x 64 sums. Operands pass through a ring of
 /// stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as its rows lie, or across, and rows
 /// of C and E across the depth.
 ///
@@ -37,8 +37,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// T: the type of operands, of 2 bytes.
-template <class T, class Gradient, gemm_ring_policy Policy>
+/// T: the type of operands, of 2 bytes. ByLength: whether tiles with longer sums come first, and workers without one in
+/// the last turn of these take more of the others, for which schedule.turns_of_long says how many.
+template <class T, class Gradient, gemm_ring_policy Policy, bool ByLength = false>
 struct gradient_ring {
   using value_type = typename gemm_operand<T>::value_type;
   static constexpr int lanes = Policy.lanes;
@@ -76,17 +77,22 @@ struct gradient_ring {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     scratch.barriers.begin(group);
     passage_type passage{scratch.ring, scratch.barriers, {}};
-    for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
-      work_item const item = at(index);
-      if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
-        typename mma::sum_tile sums;
-        mma::clear(group, sums);
-        if (item.is_hidden) {
-          multiply<swizzled_order::along_depth>(group, passage, item, sums);
-        } else {
-          multiply<swizzled_order::across_depth>(group, passage, item, sums);
+    if constexpr (ByLength) {
+      loss_product_schedule tiles = schedule;  // of one tile's rows
+      tiles.classifier_panels *= 2;
+      tiles.hidden_panels *= 2;
+      std::int32_t const turns = tiles.turns(workers);
+      for (std::int32_t turn = 0; turn < turns; ++turn) {
+        std::int32_t const index = tiles.index_by_length(turn, static_cast<std::int32_t>(block), workers);
+        if (index < tiles.count()) {
+          bool const is_first = index < tiles.first_tiles();
+          compute(group, scratch, passage,
+                  item_of(is_first == schedule.is_hidden_first, is_first ? index : index - tiles.first_tiles()));
         }
-        write(group, scratch, item, sums);
+      }
+    } else {
+      for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
+        compute(group, scratch, passage, at(index));
       }
     }
     async_copy_wait_all();
@@ -106,13 +112,31 @@ struct gradient_ring {
   __device__ __forceinline__ work_item at(std::int32_t index) const {
     std::int32_t const of_classifier = 2 * schedule.classifier_panels * schedule.channel_tiles;
     bool const is_hidden = index >= of_classifier;
+    return item_of(is_hidden, is_hidden ? index - of_classifier : index);
+  }
+  /// Tile number `index` of a product.
+  __device__ __forceinline__ work_item item_of(bool is_hidden, std::int32_t index) const {
     tile_order const order{schedule.channel_tiles,
                            2 * (is_hidden ? schedule.hidden_panels : schedule.classifier_panels), schedule.band};
-    tile_coordinate const tile = order.at(is_hidden ? index - of_classifier : index);
+    tile_coordinate const tile = order.at(index);
     std::int32_t const panel = tile.column / 2;
     std::int32_t const count = schedule.counts[is_hidden ? schedule.classifier_panels + panel : panel];
     return {is_hidden, tile.column * rows, tile.row * channels, count / 2,
             schedule.lists + schedule.first_of(is_hidden, panel)};
+  }
+
+  __device__ __forceinline__ void compute(group_type const& group, scratch_type& scratch, passage_type& passage,
+                                          work_item const& item) const {
+    if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
+      typename mma::sum_tile sums;
+      mma::clear(group, sums);
+      if (item.is_hidden) {
+        multiply<swizzled_order::along_depth>(group, passage, item, sums);
+      } else {
+        multiply<swizzled_order::across_depth>(group, passage, item, sums);
+      }
+      write(group, scratch, item, sums);
+    }
   }
 
   /// What fills the ring for a work item.

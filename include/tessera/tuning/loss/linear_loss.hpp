@@ -156,7 +156,7 @@ constexpr gemm_ring_policy wide_loss_ring_policy(int row_bytes) {
   return policy;
 }
 
-/// How many states a row may have in the forward pass on sm_90a where it keeps softmaxes: so many that row_schedule
+/// How many states a row may have in the forward pass where it keeps softmaxes: on sm_90a so many that row_schedule
 /// walks 32 rows of tiles in three bands (13 or 12 splits, and 2 of tails), not in one. Writing softmaxes drives hidden
 /// states out of L2, unless the pass walks through fewer at a time.
 ///
