@@ -121,9 +121,8 @@ struct linear_loss {
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label, Map, typename layout::classifier_type>;
 
-  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see has_warpgroup_loss.
-  /// Otherwise the program for sm_80 and later runs, which takes about twice as long, or where that does not take the
-  /// call the portable one, which is slower still: program/loss/logits.hpp has figures of its logits.
+  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands (has_warpgroup_loss). Otherwise the
+  /// program for sm_80 and later runs, in about twice the time, or the portable one (figures: program/loss/logits.hpp).
   static constexpr bool is_for_warpgroups = has_warpgroup_loss<Tile, reducer_type>;
 
   /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws shape_error or value_error for

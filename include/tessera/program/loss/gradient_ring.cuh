@@ -4,9 +4,9 @@
 /// (gradient_products.cuh) does on sm_90a, from the same lists of blocks, with the same epilogues.
 ///
 /// A thread block computes one tile after the other, first those of the classifier, summed over the tokens, then those
-/// of hidden states, summed over the entries of the part, or by their lengths (`by_length`); a warp has 64 x 64 sums. Operands pass through a ring of
-/// stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as its rows lie, or across, and rows
-/// of C and E across the depth.
+/// of hidden states, summed over the entries of the part, or the longer sums first (ByLength); a warp has 64 x 64 sums.
+/// Operands pass through a ring of stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as
+/// its rows lie, or across, and rows of C and E across the depth.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
 /// hidden states are added up in fp32 from part to part: see detail/gradient_rows.cuh.
