@@ -12,7 +12,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/explain.hpp>
 
-#include "algorithm/loss/linear_loss_on_device.cuh"
+#include "algorithm/loss/special_values_on_device.cuh"
 #include "support/row_states.hpp"
 
 using namespace tessera;
@@ -232,6 +232,42 @@ TEST_CASE("tokens without a label leave nothing in gradients of softmaxes kept b
   CHECK(std::isnan(of_nan.loss[0]));
   CHECK(std::all_of(of_nan.hidden.begin() + row * 64, of_nan.hidden.begin() + (row + 1) * 64, is_nan));
   CHECK(std::all_of(of_nan.classifier.begin(), of_nan.classifier.end(), is_nan));
+}
+
+TEST_CASE("NaNs, infinities and huge logits reach gradients of softmaxes kept by rings as on the CPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (float const special : {NAN, INFINITY, -INFINITY, 1e4F, -1e6F, 1e9F}) {
+    CAPTURE(special);
+    auto in_hidden = special_problem<bfloat16>();
+    in_hidden.options.workspace_budget = room;
+    auto in_classifier = in_hidden;
+    auto in_bias = in_hidden;
+    for (std::size_t const token : {3U, 50U, 128U, 199U}) {  // with a label or without
+      in_hidden.hidden[token * 32 + token % 32] = store<bfloat16>(special);
+    }
+    check_kinds<loss_of_bf16>(in_hidden, true, strict_executor());
+    in_classifier.classifier[77 * 32 + 4] = store<bfloat16>(special);
+    check_kinds<loss_of_bf16>(in_classifier, true, strict_executor());
+    in_bias.bias[300] = store<bfloat16>(special);
+    check_kinds<loss_of_bf16>(in_bias, true, strict_executor());
+  }
+}
+
+TEST_CASE("tiles of masked entries make no NaNs of softmaxes kept by rings", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_loss_problem<bfloat16>(200, 800, 32, true);
+  for (std::size_t entry = 0; entry < 800; ++entry) {  // all logits are near -300
+    p.bias[entry] = store<bfloat16>(entry >= 64 && entry < 576 ? -INFINITY : -300.0F);
+  }
+  for (std::int64_t& label : p.labels) {
+    label = label < 0 ? label : label % 64;
+  }
+  p.options.workspace_budget = room;
+  check_kinds<loss_of_bf16>(p, true, strict_executor());
+  auto const found = run_on_device<loss_of_bf16, bfloat16>(strict_executor(), p);
+  auto const expected = special_results_on_host<loss_of_bf16>(p, true);
+  CHECK(relative_distance(found.hidden, in_double(expected.hidden)) <= 8e-3);  // both are rounded
+  CHECK(relative_distance(found.classifier, in_double(expected.classifier)) <= 8e-3);
 }
 
 TEST_CASE("softmaxes kept by rings are used once", "[cuda]") {
