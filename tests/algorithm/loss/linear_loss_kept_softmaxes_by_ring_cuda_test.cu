@@ -177,9 +177,9 @@ TEST_CASE("rings keep softmaxes of Reducers whose states have room, and say when
 
 TEST_CASE("with some softmaxes kept rings make the other logits again, and add all gradients to old ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  auto p = make_loss_problem<bfloat16>(520, 70000, 40);
+  auto p = make_loss_problem<bfloat16>(2048, 60000, 40);
   weigh_classes(p);
-  p.options.workspace_budget = std::int64_t{100} << 20;
+  p.options.workspace_budget = std::int64_t{200} << 20;
   for (linear_loss_options const options :
        {p.options, linear_loss_options{.softcap = 3.0F, .workspace_budget = p.options.workspace_budget}}) {
     p.options = options;
