@@ -77,22 +77,17 @@ struct gradient_ring {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     scratch.barriers.begin(group);
     passage_type passage{scratch.ring, scratch.barriers, {}};
-    if constexpr (ByLength) {
-      loss_product_schedule tiles = schedule;  // of one tile's rows
-      tiles.classifier_panels *= 2;
-      tiles.hidden_panels *= 2;
-      std::int32_t const turns = tiles.turns(workers);
-      for (std::int32_t turn = 0; turn < turns; ++turn) {
-        std::int32_t const index = tiles.index_by_length(turn, static_cast<std::int32_t>(block), workers);
-        if (index < tiles.count()) {
-          bool const is_first = index < tiles.first_tiles();
-          compute(group, scratch, passage,
-                  item_of(is_first == schedule.is_hidden_first, is_first ? index : index - tiles.first_tiles()));
+    for (auto index = static_cast<std::int32_t>(block); index < places(workers); index += workers) {
+      work_item const item = at(index);
+      if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
+        typename mma::sum_tile sums;
+        mma::clear(group, sums);
+        if (item.is_hidden) {
+          multiply<swizzled_order::along_depth>(group, passage, item, sums);
+        } else {
+          multiply<swizzled_order::across_depth>(group, passage, item, sums);
         }
-      }
-    } else {
-      for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
-        compute(group, scratch, passage, at(index));
+        write(group, scratch, item, sums);
       }
     }
     async_copy_wait_all();
@@ -109,34 +104,47 @@ struct gradient_ring {
     std::int32_t const* list;  ///< the blocks, as loss_list_entry packs them
   };
 
+  /// How many places there are for tiles, of which some are empty where they are taken by length.
+  __device__ __forceinline__ std::int32_t places(std::int32_t workers) const {
+    if constexpr (ByLength) {
+      return by_tiles().turns(workers) * workers;
+    } else {
+      return 2 * schedule.count();
+    }
+  }
+  /// The schedule of panels that have one tile's rows.
+  __device__ __forceinline__ loss_product_schedule by_tiles() const {
+    loss_product_schedule tiles = schedule;
+    tiles.classifier_panels *= 2;
+    tiles.hidden_panels *= 2;
+    return tiles;
+  }
+  /// The tile at a place, counted with those of the classifier first; at least all where there is none.
+  __device__ __forceinline__ std::int32_t tile_by_length(std::int32_t place) const {
+    auto const workers = static_cast<std::int32_t>(blocks_in_grid());
+    loss_product_schedule const tiles = by_tiles();
+    std::int32_t const index = tiles.index_by_length(place / workers, place % workers, workers);
+    std::int32_t const first = tiles.first_tiles();
+    std::int32_t const before = index < first ? tiles.count() - first : -first;  // those of the other product
+    return tiles.is_hidden_first && index < tiles.count() ? index + before : index;
+  }
+
   __device__ __forceinline__ work_item at(std::int32_t index) const {
+    if constexpr (ByLength) {
+      index = tile_by_length(index);
+      if (index >= 2 * schedule.count()) {
+        return {false, 0x7fffffff, 0, 0, nullptr};
+      }
+    }
     std::int32_t const of_classifier = 2 * schedule.classifier_panels * schedule.channel_tiles;
     bool const is_hidden = index >= of_classifier;
-    return item_of(is_hidden, is_hidden ? index - of_classifier : index);
-  }
-  /// Tile number `index` of a product.
-  __device__ __forceinline__ work_item item_of(bool is_hidden, std::int32_t index) const {
     tile_order const order{schedule.channel_tiles,
                            2 * (is_hidden ? schedule.hidden_panels : schedule.classifier_panels), schedule.band};
-    tile_coordinate const tile = order.at(index);
+    tile_coordinate const tile = order.at(is_hidden ? index - of_classifier : index);
     std::int32_t const panel = tile.column / 2;
     std::int32_t const count = schedule.counts[is_hidden ? schedule.classifier_panels + panel : panel];
     return {is_hidden, tile.column * rows, tile.row * channels, count / 2,
             schedule.lists + schedule.first_of(is_hidden, panel)};
-  }
-
-  __device__ __forceinline__ void compute(group_type const& group, scratch_type& scratch, passage_type& passage,
-                                          work_item const& item) const {
-    if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
-      typename mma::sum_tile sums;
-      mma::clear(group, sums);
-      if (item.is_hidden) {
-        multiply<swizzled_order::along_depth>(group, passage, item, sums);
-      } else {
-        multiply<swizzled_order::across_depth>(group, passage, item, sums);
-      }
-      write(group, scratch, item, sums);
-    }
   }
 
   /// What fills the ring for a work item.
