@@ -250,13 +250,17 @@ struct prepare_softmaxes {
 
   struct loaded_part {
     part values;
-    float reference;
+    float reference;  ///< unless their signs have another
   };
   TESSERA_FN loaded_part load_part(std::int64_t token, std::int64_t entry) const {
     if (entry >= kept.values.extent(1)) {
       return {};
     }
-    return {*reinterpret_cast<part const*>(&kept.values(token, entry)), References::find(kept, token, entry)};
+    if constexpr (References::are_in_signs) {
+      return {*reinterpret_cast<part const*>(&kept.values(token, entry)), References::find(kept, token, entry)};
+    }
+    return {*reinterpret_cast<part const*>(&kept.values(token, entry)),
+            kept.references(entry / kept_softmaxes<T>::tile_entries, token)};
   }
 
   /// Differentiates the row of a token. Two parts are being loaded while one is changed.
@@ -267,8 +271,10 @@ struct prepare_softmaxes {
     loaded_part second = load_part(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
       loaded_part const third = load_part(token, entry + 2 * step);
-      float const reference = References::settle(first.values, first.reference);
-      differentiate<0>(first.values, factors_of(reference, factors, is_there));
+      if constexpr (References::are_in_signs) {
+        first.reference = References::settle(first.values, first.reference);
+      }
+      differentiate<0>(first.values, factors_of(first.reference, factors, is_there));
       *reinterpret_cast<part*>(&kept.values(token, entry)) = first.values;
       std::int64_t const label = factors.label;
       if (label >= entry && label < entry + together && is_there) {

@@ -37,26 +37,17 @@ struct signed_reference {
 
 }  // namespace detail
 
-/// References of tiles of entries, in kept_softmaxes::references.
+/// References of tiles of entries, in kept_softmaxes::references, where prepare_softmaxes finds them itself.
 struct references_of_tiles {
+  static constexpr bool are_in_signs = false;  ///< whether values must be loaded to find them
   /// Neighbouring entries that a lane takes at a time.
   template <class T>
   static constexpr int together = 16 / static_cast<int>(sizeof(T));
-
-  /// The reference of a part of a token's values, as far as it is known without them. Kept: a kept_softmaxes.
-  template <class Kept>
-  TESSERA_FN static float find(Kept const& kept, std::int64_t token, std::int64_t entry) {
-    return kept.references(entry / Kept::tile_entries, token);
-  }
-  /// The same of loaded values.
-  template <class Part>
-  TESSERA_FN static constexpr float settle(Part&, float found) {
-    return found;
-  }
 };
 
 /// References in the signs of values.
 struct references_in_signs {
+  static constexpr bool are_in_signs = true;  ///< whether values must be loaded to find them
   /// Neighbouring entries that a lane takes at a time.
   template <class T>
   static constexpr int together = detail::signed_reference::values;
