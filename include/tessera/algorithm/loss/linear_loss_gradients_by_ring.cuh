@@ -187,9 +187,11 @@ struct ring_loss_gradients {
       return;
     }
     if (is_kept(part)) {
+      constexpr std::int64_t most_turns = 1 << 16;  // so that places, turns of all workers, are 32-bit
       std::int64_t const of_hidden = divide_up(part.gradient.extent(1), std::int64_t{128});
       std::int64_t const longer = max(of_hidden, regions.token_blocks);
-      schedule.turns_of_long = static_cast<std::int32_t>(longer / min(of_hidden, regions.token_blocks));
+      schedule.turns_of_long =
+          static_cast<std::int32_t>(min(longer / min(of_hidden, regions.token_blocks), most_turns));
       schedule.is_hidden_first = of_hidden > regions.token_blocks;
     }
     if (needs_lists) {
