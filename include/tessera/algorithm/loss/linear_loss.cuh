@@ -254,7 +254,7 @@ struct reduce_logits_by_ring_model {
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
     using call_type = logit_reduction<Tile, Statistics, Map>;
-    if constexpr (can_keep<call_type>) {
+    if constexpr (can_keep<call_type> && detail::may_keep_by_rings<basic_cuda<Architectures>>) {
       if (call.kept.are_wanted() && has_references_in_signs(exec)) {
         return run_largest<true>(exec, call);
       }

@@ -263,11 +263,25 @@ constexpr refusal refuses_ring_gradient_types() {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Whether a source is compiled for other GPUs than those of sm_90, whose own programs keep softmaxes.
+template <Executor Exec>
+inline constexpr bool may_keep_by_rings = false;
+template <class Architectures>
+inline constexpr bool may_keep_by_rings<basic_cuda<Architectures>> = may_have_architecture(Architectures{}, 0, 900) ||
+                                                                     may_have_architecture(Architectures{}, 901,
+                                                                                           0x7fffffff);
+
+}  // namespace detail
+
 /// Whether the device's forward pass writes references of kept softmaxes into signs: where sm_90a's programs do not
 /// run.
 template <class Architectures>
 bool has_references_in_signs(basic_cuda<Architectures> const& exec) {
-  return !basic_cuda<Architectures>::template is_compiled_for<900> || exec.state->architecture() != 900;
+  using executor = basic_cuda<Architectures>;
+  return detail::may_keep_by_rings<executor> &&
+         (!executor::template is_compiled_for<900> || exec.state->architecture() != 900);
 }
 
 /// The launches by mma.sync, from sm_80 on, where softmaxes are kept.
@@ -277,6 +291,7 @@ struct loss_gradient_of_kept_by_ring_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(detail::refuses_ring_gradient_types<typename Call::blocks>(),
+                    unless(detail::may_keep_by_rings<Exec>, "this source is compiled for sm_90 alone"),
                     unless(leaves_logits<typename Call::map_type>, "a map changes logits: no softmaxes are kept"),
                     unless(!Call::layout::has_source, "the classifier is a source: no softmaxes are kept"));
   }
