@@ -27,6 +27,7 @@ def loss_table():
                      ("forward", "forward/bf16/zipf"),
                      ("forward and backward, filtered, zipf data", "forward_backward/bf16/zipf"),
                      ("forward and backward, exact", "forward_backward_exact/bf16/spread"),
+                     ("forward and backward, exact, with up to 4 GiB", "forward_backward_exact_4GiB/bf16/spread"),
                      ("forward, also entropies and predictions", "reducers/statistics/forward/bf16/spread"),
                      ("forward and backward, exact, also the four largest logits by a user's Reducer",
                       "reducers/top_four_by_push/forward_backward_exact/bf16/spread")]]

@@ -255,6 +255,10 @@ std::vector<row> rows() {
        [](described_device const& e) {
          return train<exact_cross_entropy, bfloat16, float>(e, {.workspace_budget = std::int64_t{10} << 20});
        }},
+      {"`exact_cross_entropy` in 4 GiB",
+       [](described_device const& e) {
+         return train<exact_cross_entropy, bfloat16>(e, {.workspace_budget = std::int64_t{4} << 30});
+       }},
       {"`loss_with_entropies` (above)",
        [](described_device const& e) { return train<loss_with_entropies, bfloat16>(e); }},
       {"`cut_cross_entropy_of<float>`",

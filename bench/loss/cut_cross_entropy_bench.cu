@@ -5,11 +5,11 @@
 /// `ms` is the median of cold calls. `extra_MiB` is the most device memory that was held beyond inputs and gradients,
 /// which must be what the plan says. `kept` is the part of blocks (of `block_rows` tokens x `block_columns` entries)
 /// that have an element at or over `threshold`, found from all logits; `kept_ordered` is that part with entries ordered
-/// by how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, and for both
-/// gradients the blocks that the better order keeps. Errors are lengths of differences of bf16 gradients from exact
-/// ones in fp32. `cublas_logits_ms` is the time that cuBLAS takes to write the logits alone, call by call in turn with
-/// ours. `vs_plain` is the time of log-sum-exps alone, `plain_ms`, over the time of a reducer that computes more, call
-/// by call in turn.
+/// by how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, twice unless
+/// there is memory for all softmaxes, and for both gradients the blocks that the better order keeps. Errors are lengths
+/// of differences of bf16 gradients from exact ones in fp32. `cublas_logits_ms` is the time that cuBLAS takes to write
+/// the logits alone, call by call in turn with ours. `vs_plain` is the time of log-sum-exps alone, `plain_ms`, over the
+/// time of a reducer that computes more, call by call in turn.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -255,7 +255,9 @@ void measure_gradients(benchmark::State& state, loss_data data, linear_loss_shap
   state.counters["block_columns"] = filter::columns;
   state.counters["hidden_error"] = hidden_error;
   state.counters["classifier_error"] = classifier_error;
-  bench::report_cuda(state, seconds, {.operations = (2 + 2 * std::min(kept, kept_ordered)) * problem.operations()});
+  bool const has_softmaxes = run.planned_bytes() > 2 * problem.shape().tokens * problem.shape().vocabulary;
+  double const products = (has_softmaxes ? 1 : 2) + 2 * std::min(kept, kept_ordered);
+  bench::report_cuda(state, seconds, {.operations = products * problem.operations()});
 }
 
 template <class Loss>

@@ -199,7 +199,7 @@ TEST_CASE("with memory for all softmaxes a backward pass on a GPU makes no logit
 TEST_CASE("with memory for some softmaxes logits of the other entries are made again on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(2048, 60000, 64);
@@ -238,7 +238,7 @@ TEST_CASE("a loss with more than 2^31 logits works on a GPU, in parts and with a
 TEST_CASE("softmaxes that a forward pass has kept are good for one backward pass on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(200, 300, 64);

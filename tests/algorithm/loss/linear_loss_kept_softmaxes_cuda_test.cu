@@ -32,7 +32,7 @@ bool keeps_softmaxes_of(loss_problem<bfloat16> const& p) {
 TEST_CASE("where no entropy can have a gradient softmaxes are kept on a GPU, whatever the reducer", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   auto problem = make_loss_problem<bfloat16>(300, 2000, 64);
   problem.options.workspace_budget = std::int64_t{64} << 20;
@@ -62,7 +62,7 @@ TEST_CASE("where no entropy can have a gradient softmaxes are kept on a GPU, wha
 TEST_CASE("kept softmaxes make gradients wherever labels lie among the logits of their token", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   for (float const softcap : {0.0F, 30.0F}) {
     CAPTURE(softcap);
@@ -93,7 +93,7 @@ TEST_CASE("kept softmaxes make gradients wherever labels lie among the logits of
 TEST_CASE("kept softmaxes are multiplied by tiles of 256 channels, too", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   auto const check = [](std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
     CAPTURE(tokens, vocabulary, channels);
@@ -114,7 +114,7 @@ TEST_CASE("kept softmaxes are multiplied by tiles of 256 channels, too", "[cuda]
 TEST_CASE("tokens without a label leave nothing of their hidden states in gradients of kept softmaxes", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   auto problem = make_loss_problem<bfloat16>(300, 2000, 64);
   problem.options.workspace_budget = std::int64_t{64} << 20;
@@ -136,7 +136,7 @@ TEST_CASE("tokens without a label leave nothing of their hidden states in gradie
 TEST_CASE("gradients of kept softmaxes take class weights, and are added to old ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   for (bool const with_all : {false, true}) {
     for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
@@ -156,7 +156,7 @@ TEST_CASE("gradients of kept softmaxes take class weights, and are added to old 
 TEST_CASE("with some softmaxes kept the gradients of all parts are added to old ones on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(2048, 60000, 64);
@@ -178,7 +178,7 @@ TEST_CASE("with some softmaxes kept the gradients of all parts are added to old 
 TEST_CASE("softmaxes that are used up make gradients that accumulate NaN on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   if (!is_hopper()) {
-    TESSERA_SKIP("no device of sm_90, whose program alone keeps softmaxes");
+    TESSERA_SKIP("no device of sm_90; other programs have linear_loss_kept_softmaxes_by_ring_cuda_test");
   }
   tessera::cuda const exec;
   auto problem = make_loss_problem<bfloat16>(300, 2000, 64);

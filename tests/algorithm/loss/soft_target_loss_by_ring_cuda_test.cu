@@ -53,3 +53,12 @@ TEST_CASE("a filtered pass by rings keeps the entries of soft targets", "[cuda]"
     check_targets_on_device<cut_cross_entropy, bfloat16>(strict_executor(), p, 6e-3);
   }
 }
+
+TEST_CASE("rings take soft targets with kept softmaxes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto p = make_target_problem<bfloat16, std::int32_t>(260, 3001, 136, 8, true, -0.4);
+  p.base.options = {.reduction = loss_reduction::none, .softcap = 4.0F, .temperature = 0.8F, .z_factor = 1e-2F};
+  p.base.options.workspace_budget = std::int64_t{64} << 20;
+  check_targets_on_device<exact_cross_entropy, float>(strict_executor(), p, rounded, true,
+                                                      upstream_of_targets(260, false, false));
+}

@@ -79,9 +79,9 @@ std::string first_apart(char const* what, std::vector<T> const& found, std::vect
 }
 
 /// Says how many gradients are NaN, so that tests know that there was something to find.
-template <class Loss, class T>
-std::size_t check_kinds(special_loss_problem<T> const& p, bool with_bias = true) {
-  auto const found = run_on_device<Loss, T>(tessera::cuda{}, p, with_bias);
+template <class Loss, class Exec = tessera::cuda, class T>
+std::size_t check_kinds(special_loss_problem<T> const& p, bool with_bias = true, Exec const& exec = {}) {
+  auto const found = run_on_device<Loss, T>(exec, p, with_bias);
   auto const expected = special_results_on_host<Loss, T>(p, with_bias);
   CHECK(first_apart("loss", found.loss, expected.loss) == "");
   CHECK(first_apart("log-sum-exp", found.log_sum_exp, expected.log_sum_exp) == "");

@@ -11,139 +11,12 @@
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/testing/generators.hpp>
 
+#include "program/loss/softmax_problem.hpp"
 #include "support/catch.hpp"
 #include "support/message_of.hpp"
 
 using namespace tessera;
-
-namespace {
-
-constexpr std::int64_t tokens = 130;
-constexpr std::int64_t channels = 27;
-constexpr float log2_e = 1.442695041F;
-
-/// Logits, and what a forward pass leaves of them. Every seventh token has no logit that counts. With an offset that is
-/// not 0 a whole tile is masked. Tiles share the labels' logits as references, or each has its own.
-struct softmax_problem {
-  std::int64_t vocabulary;
-  float cap;
-  float inverse_temperature;
-  bool shares;
-  std::int64_t stride = divide_up(vocabulary, std::int64_t{128}) * 128;
-  std::int64_t tiles = divide_up(vocabulary, std::int64_t{192});
-  std::vector<float> logits;
-  std::vector<bfloat16> values = std::vector<bfloat16>(static_cast<std::size_t>(tokens * stride));
-  std::vector<float> references = std::vector<float>(static_cast<std::size_t>(tiles * tokens));
-  std::vector<float> shared_references = std::vector<float>(tokens);
-  std::vector<std::int32_t> is_uneven;
-  std::vector<std::int32_t> state{kept_softmaxes<bfloat16>::there};
-  std::vector<bfloat16> hidden;
-  std::vector<bfloat16> scaled_hidden = std::vector<bfloat16>(static_cast<std::size_t>(tokens * channels));
-  std::vector<loss_token_factors> factors;
-  std::vector<std::int64_t> row_of;
-  std::vector<float> targets;
-  std::vector<std::uint8_t> blocks = std::vector<std::uint8_t>(static_cast<std::size_t>(2 * stride / 128));
-
-  softmax_problem(std::int64_t entries, float softcap, float temperature, bool shares_references, float offset = 0)
-      : vocabulary(entries),
-        cap(softcap),
-        inverse_temperature(1 / temperature),
-        shares(shares_references),
-        is_uneven(tokens, shares_references ? 0 : 1) {
-    for (std::int64_t i = 0; i < tokens * channels; ++i) {
-      bool const is_used = i / channels % 7 != 3;
-      float const value = testing::gauss{}.value(9, static_cast<std::uint64_t>(i));
-      hidden.push_back(store<bfloat16>(is_used ? value : NAN));
-    }
-    for (std::int64_t token = 0; token < tokens; ++token) {
-      double sum = 0;
-      for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
-        auto const at = static_cast<std::uint64_t>(token * vocabulary + entry);
-        bool const is_masked = offset != 0 && entry / 192 == 1;
-        logits.push_back(is_masked ? -INFINITY : offset + testing::gauss{3.0}.value(5, at));
-        sum += std::exp(static_cast<double>(logits.back() - offset));
-      }
-      auto const number = static_cast<std::uint64_t>(token);
-      bool const is_used = token % 7 != 3;
-      auto const label = static_cast<std::int32_t>(testing::hash(6, number) % static_cast<std::uint64_t>(vocabulary));
-      row_of.push_back(is_used ? static_cast<std::int64_t>(targets.size()) : -1);
-      bool const has_finite = std::isfinite(logit(token, label));
-      shared_references[static_cast<std::size_t>(token)] = has_finite ? std::rint(logit(token, label) * log2_e) : 0.0F;
-      keep(token);
-      factors.push_back({static_cast<float>(std::log(sum) + static_cast<double>(offset)),
-                         testing::uniform{0.5, 1.0}.value(7, number), testing::uniform{0.5, 1.0}.value(8, number),
-                         is_used ? label : -1, 0, 0, 0, 0});
-      if (is_used) {
-        targets.push_back(logit(token, label));
-      } else {
-        for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
-          values[static_cast<std::size_t>(token * stride + entry)] = store<bfloat16>(0.0F);
-        }
-      }
-    }
-  }
-
-  float logit(std::int64_t token, std::int64_t entry) const {
-    return logits[static_cast<std::size_t>(token * vocabulary + entry)];
-  }
-  void keep(std::int64_t token) {
-    for (std::int64_t first = 0; first < vocabulary; first += 192) {
-      std::int64_t const last = std::min(first + 192, vocabulary);
-      float largest = -INFINITY;
-      for (std::int64_t entry = first; entry < last; ++entry) {
-        largest = std::fmax(largest, logit(token, entry) * log2_e);
-      }
-      float const shared = shared_references[static_cast<std::size_t>(token)];
-      float const reference = shares ? shared : largest == -INFINITY ? 0.0F : largest;
-      references[static_cast<std::size_t>(first / 192 * tokens + token)] = shares ? shared : largest;
-      for (std::int64_t entry = first; entry < last; ++entry) {
-        float const value = std::exp2(logit(token, entry) * log2_e - reference) * slope(logit(token, entry));
-        values[static_cast<std::size_t>(token * stride + entry)] = store<bfloat16>(value);
-      }
-    }
-  }
-  /// The softcap's slope at a logit.
-  float slope(float value) const {
-    float const bent = cap > 0 ? value / (cap * inverse_temperature) : 0.0F;
-    return 1 - bent * bent;
-  }
-  /// The gradient that run() has left.
-  double found(std::int64_t token, std::int64_t entry) const {
-    return static_cast<double>(load(values[static_cast<std::size_t>(token * stride + entry)])) *
-           static_cast<double>(factors[static_cast<std::size_t>(token)].by_kept);
-  }
-  double gradient(std::int64_t token, std::int64_t entry) const {
-    loss_token_factors const& own = factors[static_cast<std::size_t>(token)];
-    double const value = logit(token, entry);
-    double const bent = cap > 0 ? value / (static_cast<double>(cap) * static_cast<double>(inverse_temperature)) : 0;
-    double const softmax = std::exp(value - static_cast<double>(own.log_sum_exp));
-    double const by_label = own.label == entry ? static_cast<double>(own.by_loss) : 0;
-    return own.label < 0 ? 0
-                         : (static_cast<double>(own.by_softmax) * softmax - by_label) * (1 - bent * bent) *
-                               static_cast<double>(inverse_temperature);
-  }
-
-  void run(cpu const& exec) {
-    matrix_view<std::uint8_t> const kept{blocks.data(), {2, stride / 128}};
-    prepare_softmaxes<bfloat16> const program{{{values.data(), {tokens, vocabulary}, {stride, 1}},
-                                               {references.data(), {tiles, tokens}},
-                                               shared_references,
-                                               is_uneven,
-                                               state},
-                                              factors,
-                                              row_of,
-                                              targets,
-                                              {{}, cap, inverse_temperature},
-                                              {{hidden.data(), {tokens, channels}}},
-                                              {{scaled_hidden.data(), {tokens, channels}}},
-                                              kept,
-                                              kept,
-                                              exec.status()};
-    exec.run(program, program.groups());
-  }
-};
-
-}  // namespace
+using namespace tessera_test::softmaxes;
 
 TEST_CASE("softmaxes that are kept become gradients, those of labels as if they had not been rounded",
           "[host][slow][threads]") {
@@ -151,7 +24,7 @@ TEST_CASE("softmaxes that are kept become gradients, those of labels as if they 
     for (float const cap : {0.0F, 30.0F}) {
       for (bool const shares : {false, true}) {
         CAPTURE(vocabulary, cap, shares);
-        softmax_problem problem(vocabulary, cap, cap > 0 ? 0.5F : 1.0F, shares);
+        softmax_problem<> problem(vocabulary, cap, cap > 0 ? 0.5F : 1.0F, shares);
         problem.run(cpu{.threads = 2});
         std::int64_t wrong = 0;
         for (std::int64_t token = 0; token < tokens; ++token) {
@@ -172,7 +45,7 @@ TEST_CASE("softmaxes that are kept become gradients, those of labels as if they 
 
 TEST_CASE("hidden states get the factors of their tokens' softmaxes", "[host][threads]") {
   for (bool const shares : {false, true}) {
-    softmax_problem problem(600, 0.0F, 1.0F, shares);
+    softmax_problem<> problem(600, 0.0F, 1.0F, shares);
     problem.factors[5].by_softmax = 0;  // a token with the weight 0
     problem.factors[5].by_loss = 0;
     problem.factors[6].by_softmax = 0;  // a gradient of the label's logit alone
@@ -209,7 +82,7 @@ TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked 
   for (float const offset : {-300.0F, 300.0F, -50000.0F, 50000.0F}) {
     for (bool const shares : {false, true}) {
       CAPTURE(offset, shares);
-      softmax_problem problem(600, 0.0F, 1.0F, shares, offset);
+      softmax_problem<> problem(600, 0.0F, 1.0F, shares, offset);
       for (std::size_t token = 0; token < tokens && shares; ++token) {
         // Tokens with a masked label have no finite reference, and so forward() has found them uneven.
         problem.is_uneven[token] = problem.shared_references[token] == 0.0F ? 1 : 0;
@@ -278,7 +151,7 @@ TEST_CASE("references are the logits of labels, or 0", "[host][threads]") {
 
 TEST_CASE("softmaxes that are not there are reported and become NaN", "[host][threads]") {
   cpu const exec{.threads = 2};
-  softmax_problem problem(300, 0.0F, 1.0F, false);
+  softmax_problem<> problem(300, 0.0F, 1.0F, false);
   problem.state[0] = kept_softmaxes<bfloat16>::none;
   problem.run(exec);
   CHECK_THROWS_AS(exec.wait(), value_error);

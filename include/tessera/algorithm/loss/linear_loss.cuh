@@ -35,6 +35,7 @@
 #include <tessera/program/gemm/gemm_pingpong.cuh>
 #include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/loss/detail/convert_entries.hpp>
+#include <tessera/program/loss/detail/keep_rows.cuh>
 #include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/reduce_logits.cuh>
@@ -222,7 +223,7 @@ struct reduce_logits_model {
 };
 
 /// gemm_ring with reduce_loss_rows: sm_80 and later, rows that begin and end at multiples of 16 bytes and states that
-/// are not too large. It leaves neither marks nor softmaxes.
+/// are not too large. It leaves no marks, and softmaxes where its backward pass can use them.
 struct reduce_logits_by_ring_model {
   static constexpr char const* name = "reduce_logits by gemm_ring (cp.async, mma.sync)";
 
@@ -243,7 +244,8 @@ struct reduce_logits_by_ring_model {
     std::int64_t const tiles =
         divide_up(hidden.extent(0), std::int64_t{128}) * divide_up(vocabulary, std::int64_t{128});
     return first_of(
-        exec.template lacks<program<Tile, Statistics, Map>>(), unless(hidden.extent(1) > 0, "there are no channels"),
+        exec.template lacks<program<logit_reduction<Tile, Statistics, Map>>>(),
+        unless(hidden.extent(1) > 0, "there are no channels"),
         unless(hidden.extent(0) < most && vocabulary < most && hidden.extent(1) < most && tiles < most / 4,
                "extents exceed 31 bits"),
         unless(chunks::suits(hidden), "rows of hidden states do not begin and end at multiples of 16 bytes"),
@@ -251,16 +253,33 @@ struct reduce_logits_by_ring_model {
   }
   template <class Architectures, class Tile, LogitReducer Statistics, LogitMap Map>
   static void run(basic_cuda<Architectures> const& exec, logit_reduction<Tile, Statistics, Map> const& call) {
-    if constexpr (policy_for<Statistics, true>.stages > 0) {
-      if (!exec.template lacks<program<Tile, Statistics, Map, true>>()) {
-        return run_by<program<Tile, Statistics, Map, true>>(exec, call);
+    using call_type = logit_reduction<Tile, Statistics, Map>;
+    if constexpr (can_keep<call_type> && detail::may_keep_by_rings<basic_cuda<Architectures>>) {
+      if (call.kept.are_wanted() && has_references_in_signs(exec)) {
+        return run_largest<true>(exec, call);
       }
     }
-    run_by<program<Tile, Statistics, Map>>(exec, call);
+    run_largest<false>(exec, call);
   }
 
  private:
-  template <class Ring, class Exec, class Call>
+  /// Whether softmaxes may be kept of such a call.
+  template <class Call>
+  static constexpr bool can_keep = sizeof(typename Call::value_type) == 2 && leaves_logits<typename Call::map_type> &&
+                                   !loss_tile<typename Call::tile>::has_source &&
+                                   !has_reducer<entropy_reducer<float>, typename Call::reducer>;
+
+  /// Runs the program with the largest tiles that the device has the shared memory for.
+  template <bool Keeps, class Exec, class Call>
+  static void run_largest(Exec const& exec, Call const& call) {
+    if constexpr (policy_for<typename Call::reducer, true>.stages > 0) {
+      if (!exec.template lacks<program<Call, true, Keeps>>()) {
+        return run_by<program<Call, true, Keeps>, Keeps>(exec, call);
+      }
+    }
+    run_by<program<Call, false, Keeps>, Keeps>(exec, call);
+  }
+  template <class Ring, bool Keeps, class Exec, class Call>
   static void run_by(Exec const& exec, Call const& call) {
     auto const& portable = call.portable;
     auto const hidden = portable.logits.hidden.matrix;
@@ -278,34 +297,41 @@ struct reduce_logits_by_ring_model {
     clear_loss_states<typename Call::reducer> const clear{states, {}};
     exec.run(clear, clear.groups());
     detail::each_band_of(exec, call, schedule, Ring::columns, [&](row_schedule const& band) {
-      Ring const whole{{hidden},
-                       {classifier},
-                       {band},
-                       {band,
-                        portable.tokens,
-                        states,
-                        portable.targets,
-                        portable.logits.scaling,
-                        static_cast<std::int32_t>(vocabulary),
-                        portable.logits.map,
-                        {},
-                        {}}};
+      reduce_rows<Call, Ring::row_warps> const reduce{band,
+                                                      portable.tokens,
+                                                      states,
+                                                      portable.targets,
+                                                      portable.logits.scaling,
+                                                      static_cast<std::int32_t>(vocabulary),
+                                                      portable.logits.map,
+                                                      {},
+                                                      Keeps ? call.kept : kept_softmaxes<typename Call::value_type>{}};
+      Ring const whole{{hidden}, {classifier}, {band}, {reduce}};
       exec.run(whole, band.workers);
     });
-    *call.results = {states.extent(0), {}, false};
+    *call.results = {states.extent(0), {}, Keeps};
   }
 
   template <LogitReducer Statistics, bool IsWide = false>
   static constexpr gemm_ring_policy policy_for = IsWide ? wide_loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>))
                                                         : loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>));
-  /// How many warps share a row of a tile: each has 64 columns.
-  template <LogitReducer Statistics, bool IsWide>
-  static constexpr int row_warps = policy_for<Statistics, IsWide>.columns / 64;
-  template <class Tile, LogitReducer Statistics, LogitMap Map, bool IsWide = false>
+  /// The epilogue that reduces rows, of which so many warps have 64 columns each.
+  template <class Call, int RowWarps>
+  using reduce_rows =
+      reduce_loss_rows<typename Call::value_type, typename Call::reducer, typename Call::map_type, RowWarps>;
+  template <class Call, int RowWarps, bool Keeps>
+  struct epilogue_of {
+    using type = reduce_rows<Call, RowWarps>;
+  };
+  template <class Call, int RowWarps>
+  struct epilogue_of<Call, RowWarps, true> {
+    using type = keep_loss_rows<typename Call::value_type, typename Call::reducer, RowWarps>;
+  };
+  template <class Call, bool IsWide = false, bool Keeps = false>
   using program =
-      gemm_ring<typename loss_tile<Tile>::operand_name, detail::loss_schedule<Tile>,
-                reduce_loss_rows<typename loss_tile<Tile>::value_type, Statistics, Map, row_warps<Statistics, IsWide>>,
-                policy_for<Statistics, IsWide>>;
+      gemm_ring<typename loss_tile<typename Call::tile>::operand_name, detail::loss_schedule<typename Call::tile>,
+                typename epilogue_of<Call, policy_for<typename Call::reducer, IsWide>.columns / 64, Keeps>::type,
+                policy_for<typename Call::reducer, IsWide>>;
 };
 
 /// The programs that CUDA devices have for this call.

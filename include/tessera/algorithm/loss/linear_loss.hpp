@@ -121,9 +121,8 @@ struct linear_loss {
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label, Map, typename layout::classifier_type>;
 
-  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see has_warpgroup_loss.
-  /// Otherwise the program for sm_80 and later runs, which takes about twice as long, or where that does not take the
-  /// call the portable one, which is slower still: program/loss/logits.hpp has figures of its logits.
+  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands (has_warpgroup_loss). Otherwise the
+  /// program for sm_80 and later runs, in about twice the time, or the portable one (figures: program/loss/logits.hpp).
   static constexpr bool is_for_warpgroups = has_warpgroup_loss<Tile, reducer_type>;
 
   /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws shape_error or value_error for
@@ -195,7 +194,7 @@ struct linear_loss {
     bool const is_mean = options.reduction == loss_reduction::mean;
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     loss_stamp const stamp =
-        stamp_of(shape, options, regions.is_for_both(space), kept.are_wanted() ? kept.values.extent(1) : 0);
+        stamp_of(shape, options, regions.is_for_both(space), detail::kept_form(exec, kept.values.extent(1)));
     end_loss_forward<value_type, Label, typename layout::classifier_type> const end{
         {space[regions.sums], tokens.count, space[regions.poison], is_mean, totals, space[regions.scale]},
         {stamp, samples_of(in), space[regions.stamp]},
@@ -237,8 +236,8 @@ struct linear_loss {
     loss_token_list const tokens = regions.token_list(space);
     array_view<float> const late_scale = space[regions.late_scale];
     check_loss_stamp<value_type, Label, typename layout::classifier_type> const check_stamp{
-        stamp_of(shape, options, true, regions.kept), samples_of(in), regions.leavings(space), late_scale,
-        status_of(exec, {back})};
+        stamp_of(shape, options, true, detail::kept_form(exec, regions.kept)), samples_of(in), regions.leavings(space),
+        late_scale, status_of(exec, {back})};
     exec.run(check_stamp, 1);
     constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,
@@ -400,7 +399,8 @@ struct linear_loss {
   static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const can_keep = is_for_warpgroups && leaves_logits<Map> && !layout::has_source &&
+    bool const has_program = has_references_in_signs(exec) ? has_ring_loss<Tile, reducer_type> : is_for_warpgroups;
+    bool const can_keep = has_program && leaves_logits<Map> && !layout::has_source &&
                           !has_reducer<entropy_reducer<float>, reducer_type> && options.smoothing == 0.0F &&
                           max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
                           shape.tokens > 0 &&
@@ -468,7 +468,7 @@ struct linear_loss {
   }
 
   /// The stamp of a forward pass. `is_for_backward`: its workspace has room for what backward() needs, including
-  /// softmaxes of `kept` entries.
+  /// softmaxes of `kept` entries, a detail::kept_form().
   static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
                              std::int64_t kept) {
     constexpr std::int64_t number_of_types = number_of_loss();

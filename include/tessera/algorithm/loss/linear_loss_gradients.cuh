@@ -419,10 +419,10 @@ constexpr bool orders_entries(basic_cuda<Architectures> const&, std::type_identi
   return !detail::refuses_gradient_types<basic_cuda<Architectures>, Blocks>();
 }
 
-/// Whether the executor keeps softmaxes where there is memory for them: on sm_90a, for operands of 16 bits.
+/// Whether the executor keeps softmaxes where there is memory for them: for operands of 16 bits.
 template <class Architectures, class Blocks>
 constexpr bool keeps_softmaxes(basic_cuda<Architectures> const&, std::type_identity<Blocks>) {
-  return !detail::refuses_gradient_types<basic_cuda<Architectures>, Blocks>();
+  return !detail::refuses_ring_gradient_types<Blocks>();
 }
 
 namespace detail {
@@ -478,7 +478,8 @@ struct loss_gradient_model {
 template <class Architectures, class Regions, LogitMap Map, class Targets>
 struct models_for<basic_cuda<Architectures>, loss_gradient_call<Regions, Map, Targets>> {
   /// The list of models.
-  using type = model_list<loss_gradient_parts_model, loss_gradient_model, loss_gradient_by_ring_model>;
+  using type = model_list<loss_gradient_parts_model, loss_gradient_model, loss_gradient_of_kept_by_ring_model,
+                          loss_gradient_by_ring_model>;
 };
 
 }  // namespace v0

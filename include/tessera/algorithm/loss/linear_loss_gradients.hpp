@@ -19,12 +19,15 @@
 #include <tessera/map/identity_logits.hpp>
 #include <tessera/program/gemm/gemm_tiles.hpp>
 #include <tessera/program/loss/detail/convert_entries.hpp>
+#include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
 #include <tessera/program/loss/logits.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/filtered.hpp>
 #include <tessera/tile/source/gathered_columns.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -192,6 +195,29 @@ template <Executor Exec, class Blocks>
 constexpr bool keeps_softmaxes(Exec const&, std::type_identity<Blocks>) {
   return false;
 }
+
+/// Whether the device's forward pass writes references of kept softmaxes into signs (detail/signed_references.hpp), so
+/// that its backward pass alone can use them. An executor whose programs do so has an overload.
+template <Executor Exec>
+constexpr bool has_references_in_signs(Exec const&) {
+  return false;
+}
+
+/// Whether there is a program for sm_80 and later for the forward pass of a Tile and a Reducer: operands must not be
+/// float, and shared memory must have room for a ring of stages beside the states of rows.
+template <class Tile, LogitReducer Statistics>
+inline constexpr bool has_ring_loss = !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
+                                      loss_ring_policy(sizeof(loss_row_memory<Statistics, 1>)).stages > 0;
+
+namespace detail {
+
+/// A number for so many entries whose softmaxes are kept, and for where their references lie.
+template <Executor Exec>
+std::int64_t kept_form(Exec const& exec, std::int64_t entries) {
+  return has_references_in_signs(exec) ? -entries : entries;
+}
+
+}  // namespace detail
 
 /// Enqueues the gradients of a loss by the portable programs; run() (exec/run.hpp) may have faster ones.
 template <Executor Exec, class Regions, LogitMap Map, class Targets>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Gradients of the loss of a linear classifier by mma.sync, from sm_80 on: for operands of 16 bits, filters with
 /// blocks of 128 x 128, and rows of hidden states, of the classifier and of their gradients that begin and end at
-/// multiples of 16 bytes. Entries keep their order.
+/// multiples of 16 bytes. Entries keep their order. Where the forward pass has kept softmaxes, their part of the
+/// vocabulary has no product but those with the gradient by the logits.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,14 @@
 #include <tessera/algorithm/loss/detail/part_walk.hpp>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/logit_map.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/signed_references.hpp>
 #include <tessera/program/loss/gradient_ring.cuh>
+#include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.cuh>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/tile/cuda/sm_80/row_boxes.cuh>
@@ -27,8 +31,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The launches of one call.
-template <class Architectures, class Call>
+/// The launches of one call. UsesSoftmaxes: whether the forward pass has kept softmaxes for them.
+template <class Architectures, class Call, bool UsesSoftmaxes>
 struct ring_loss_gradients {
   using value_type = typename Call::value_type;
   using gradient_type = typename Call::gradient_type;
@@ -40,6 +44,8 @@ struct ring_loss_gradients {
       gemm_ring<operand, dense_schedule, epilogue_type, loss_ring_policy(sizeof(typename boxes::scratch_type) / 64)>;
   /// The program that multiplies them.
   using multiply = gradient_ring<operand, gradient_type, loss_ring_policy(sizeof(sum_staging) / 64)>;
+  /// The same for kept softmaxes, whose part has sums of very different lengths.
+  using multiply_by_length = gradient_ring<operand, gradient_type, loss_ring_policy(sizeof(sum_staging) / 64), true>;
 
   basic_cuda<Architectures> const& exec;
   Call const& call;
@@ -72,8 +78,12 @@ struct ring_loss_gradients {
                                                 space[regions.unclean],
                                                 space[regions.kept_blocks()]};
     exec.run(prepare, prepare.groups());
-    part_walk const walk = part_walk::of(0, entries_of_part(), call.shape.vocabulary, is_awaited());
-    for (std::int64_t first = 0; first < call.shape.vocabulary; first = walk.end_of(first)) {
+    if constexpr (UsesSoftmaxes) {
+      use_softmaxes();
+    }
+    std::int64_t const begin = UsesSoftmaxes ? regions.kept : 0;
+    part_walk const walk = part_walk::of(begin, entries_of_part(), call.shape.vocabulary, is_awaited());
+    for (std::int64_t first = begin; first < call.shape.vocabulary; first = walk.end_of(first)) {
       std::int64_t const count = walk.end_of(first) - first;
       std::int64_t const entries = walk.is_short(first) ? count : walk.entries;
       bool const is_like_last_one = first > walk.first_whole() && count == walk.entries;
@@ -111,14 +121,44 @@ struct ring_loss_gradients {
   void run_part(loss_part_range const& range, part_type const& part, bool is_like_last_one) const {
     convert_part(exec, call, rows_in_order{part.first}, part.gradient.extent(1));
     make(range, part);
+    use_part(range, part, call.leaves_out() || !is_like_last_one);
+  }
+
+  /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
+  void use_softmaxes() const {
+    auto const& regions = call.regions;
+    auto const& space = call.space;
+    part_type const part = regions.kept_part(space, call.shape);
+    kept_softmaxes<value_type> const kept = regions.kept_in(space, call.shape);
+    prepare_softmaxes<value_type, references_in_signs> const prepare{kept,
+                                                                     space[regions.factors],
+                                                                     call.tokens.row_of,
+                                                                     space[regions.targets],
+                                                                     call.logits.scaling,
+                                                                     {call.hidden},
+                                                                     {regions.scaled_hidden_of(space, call.shape)},
+                                                                     part.kept_for_hidden,
+                                                                     part.kept_for_classifier,
+                                                                     call.status,
+                                                                     !Call::targets_type::are_labels};
+    exec.run(prepare, prepare.groups());
+    exec.run(set_softmaxes{kept.state, kept.none}, 1);
+    use_part({0, regions.kept, call.shape.vocabulary, nullptr, nullptr}, part, true);
+  }
+  /// Whether a part is the one whose softmaxes are kept.
+  [[nodiscard]] bool is_kept(part_type const& part) const { return UsesSoftmaxes && part.first < call.regions.kept; }
+
+  /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
+  void use_part(loss_part_range const& range, part_type const& part, bool needs_lists) const {
     if constexpr (!Call::targets_type::are_labels) {
-      call.targets.correct(exec, call, range, part, nullptr, nullptr);
+      call.targets.correct(exec, call, range, part, nullptr,
+                           is_kept(part) ? call.space[call.regions.factors].data : nullptr);
     }
-    sum_columns(exec, call, part, false);
+    sum_columns(exec, call, part, is_kept(part));
     std::int32_t const of_classifier = call.out.classifier.data != nullptr ? tiles_of(part.gradient.extent(1), 256) : 0;
     std::int32_t const of_hidden = call.out.hidden.data != nullptr ? tiles_of(call.shape.tokens, 256) : 0;
     if (!is_awaited() || !is_last(call, part)) {
-      multiply_part(range, part, of_classifier, of_hidden, call.leaves_out() || !is_like_last_one, workers());
+      multiply_part(range, part, of_classifier, of_hidden, needs_lists, workers());
       return;
     }
     multiply_part(range, part, 0, of_hidden, true, workers());
@@ -133,7 +173,7 @@ struct ring_loss_gradients {
                      std::int32_t hidden_panels, bool needs_lists, std::int64_t most_workers) const {
     auto const& regions = call.regions;
     auto const& space = call.space;
-    loss_product_schedule const schedule{
+    loss_product_schedule schedule{
         space[regions.list_counts].data,
         space[regions.lists].data,
         classifier_panels,
@@ -146,6 +186,14 @@ struct ring_loss_gradients {
     if (schedule.count() == 0) {
       return;
     }
+    if (is_kept(part)) {
+      constexpr std::int64_t most_turns = 1 << 16;  // so that places, turns of all workers, are 32-bit
+      std::int64_t const of_hidden = divide_up(part.gradient.extent(1), std::int64_t{128});
+      std::int64_t const longer = max(of_hidden, regions.token_blocks);
+      schedule.turns_of_long =
+          static_cast<std::int32_t>(min(longer / min(of_hidden, regions.token_blocks), most_turns));
+      schedule.is_hidden_first = of_hidden > regions.token_blocks;
+    }
     if (needs_lists) {
       list_loss_blocks const lists{range,
                                    schedule,
@@ -156,7 +204,12 @@ struct ring_loss_gradients {
                                    space[regions.unclean]};
       exec.run(lists, lists.groups());
     }
-    add_products(range, part, schedule, most_workers);
+    if constexpr (UsesSoftmaxes) {
+      if (is_kept(part)) {
+        return add_products<multiply_by_length>(range, part, schedule, most_workers);
+      }
+    }
+    add_products<multiply>(range, part, schedule, most_workers);
   }
 
   void make(loss_part_range const& range, part_type const& part) const {
@@ -179,20 +232,21 @@ struct ring_loss_gradients {
     exec.run(program, min(workers(), schedule.order.count()));
   }
 
+  template <class Products>
   void add_products(loss_part_range const& range, part_type const& part, loss_product_schedule const& schedule,
                     std::int64_t most_workers) const {
     auto const& space = call.space;
     matrix_view<value_type const> gradient = part.gradient;
     gradient.extents[1] = divide_up(gradient.extent(1), std::int64_t{8}) * 8;  // with zeros, see row_boxes
     float const* const scale = space[call.regions.late_scale].data;
-    multiply const program{
+    Products const program{
         {gradient},
-        {call.hidden},
+        {is_kept(part) ? call.regions.scaled_hidden_of(space, call.shape) : call.hidden},
         {classifier_of(call, part)},
         schedule,
         range,
         {call.out.classifier, nullptr, scale, call.out.accumulate_classifier},
-        {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, false},
+        {call.out.hidden, call.regions.remains_of(space, call.shape), scale, call.out.accumulate_hidden, is_kept(part)},
         space[call.regions.factors]};
     exec.run(program, min(most_workers, std::int64_t{2} * schedule.count()));
   }
@@ -209,6 +263,53 @@ constexpr refusal refuses_ring_gradient_types() {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Whether a source is compiled for other GPUs than those of sm_90, whose own programs keep softmaxes.
+template <Executor Exec>
+inline constexpr bool may_keep_by_rings = false;
+template <class Architectures>
+inline constexpr bool may_keep_by_rings<basic_cuda<Architectures>> = may_have_architecture(Architectures{}, 0, 900) ||
+                                                                     may_have_architecture(Architectures{}, 901,
+                                                                                           0x7fffffff);
+
+}  // namespace detail
+
+/// Whether the device's forward pass writes references of kept softmaxes into signs: where sm_90a's programs do not
+/// run.
+template <class Architectures>
+bool has_references_in_signs(basic_cuda<Architectures> const& exec) {
+  using executor = basic_cuda<Architectures>;
+  return detail::may_keep_by_rings<executor> &&
+         (!executor::template is_compiled_for<900> || exec.state->architecture() != 900);
+}
+
+/// The launches by mma.sync, from sm_80 on, where softmaxes are kept.
+struct loss_gradient_of_kept_by_ring_model {
+  static constexpr char const* name = "prepare_softmaxes, and gradient_ring (cp.async, mma.sync)";
+
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return first_of(detail::refuses_ring_gradient_types<typename Call::blocks>(),
+                    unless(detail::may_keep_by_rings<Exec>, "this source is compiled for sm_90 alone"),
+                    unless(leaves_logits<typename Call::map_type>, "a map changes logits: no softmaxes are kept"),
+                    unless(!Call::layout::has_source, "the classifier is a source: no softmaxes are kept"));
+  }
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(
+        unless(!call.leaves_out(), "small parts of gradients are left out: no softmaxes are kept"),
+        unless(call.smoothing == 0.0F, "labels are smoothed: no softmaxes are kept"),
+        unless(call.regions.kept > 0, "workspace_budget has no room for softmaxes, or a Reducer's entropies need more"),
+        unless(has_references_in_signs(exec), "softmaxes are kept by another program"),
+        detail::ring_loss_gradients<Architectures, Call, true>{exec, call}.refuses());
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    detail::ring_loss_gradients<Architectures, Call, true>{exec, call}.run();
+  }
+};
+
 /// The launches by mma.sync, from sm_80 on.
 struct loss_gradient_by_ring_model {
   static constexpr char const* name = "logit_gradient by gemm_ring, and gradient_ring (cp.async, mma.sync)";
@@ -219,11 +320,11 @@ struct loss_gradient_by_ring_model {
   }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    return detail::ring_loss_gradients<Architectures, Call>{exec, call}.refuses();
+    return detail::ring_loss_gradients<Architectures, Call, false>{exec, call}.refuses();
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
-    detail::ring_loss_gradients<Architectures, Call>{exec, call}.run();
+    detail::ring_loss_gradients<Architectures, Call, false>{exec, call}.run();
   }
 };
 

@@ -123,13 +123,13 @@ struct loss_product_schedule {
                      : std::int64_t{panel} * token_blocks;
   }
 
- private:
+  /// How many tiles come first, where `turns_of_long` is not 0.
   TESSERA_FN constexpr std::int32_t first_tiles() const {
     return (is_hidden_first ? hidden_panels : classifier_panels) * channel_tiles;
   }
 
   /// The index of a worker's tile in a turn, where the longer lists come first. Workers that take tiles in the same
-  /// turn take neighbours.
+  /// turn take neighbours. At least count() where there is none.
   TESSERA_FN constexpr std::int32_t index_by_length(std::int32_t turn, std::int32_t worker,
                                                     std::int32_t workers) const {
     std::int32_t const whole = first_tiles() / workers;

@@ -4,9 +4,9 @@
 /// (gradient_products.cuh) does on sm_90a, from the same lists of blocks, with the same epilogues.
 ///
 /// A thread block computes one tile after the other, first those of the classifier, summed over the tokens, then those
-/// of hidden states, summed over the entries of the part; a warp has 64 x 64 sums. Operands pass through a ring of
-/// stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as its rows lie, or across, and rows
-/// of C and E across the depth.
+/// of hidden states, summed over the entries of the part, or the longer sums first (ByLength); a warp has 64 x 64 sums.
+/// Operands pass through a ring of stages with 64 numbers of the depth each (tile/cuda/sm_80/swizzled_ring.cuh): G as
+/// its rows lie, or across, and rows of C and E across the depth.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once, or added once to what they hold. Gradients of
 /// hidden states are added up in fp32 from part to part: see detail/gradient_rows.cuh.
@@ -37,8 +37,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// T: the type of operands, of 2 bytes.
-template <class T, class Gradient, gemm_ring_policy Policy>
+/// T: the type of operands, of 2 bytes. ByLength: whether tiles with longer sums come first, and workers without one in
+/// the last turn of these take more of the others, for which schedule.turns_of_long says how many.
+template <class T, class Gradient, gemm_ring_policy Policy, bool ByLength = false>
 struct gradient_ring {
   using value_type = typename gemm_operand<T>::value_type;
   static constexpr int lanes = Policy.lanes;
@@ -76,7 +77,7 @@ struct gradient_ring {
     auto const workers = static_cast<std::int32_t>(blocks_in_grid());
     passage_type::init(scratch.barriers, group);
     passage_type passage{scratch.ring, scratch.barriers, {}};
-    for (auto index = static_cast<std::int32_t>(block); index < 2 * schedule.count(); index += workers) {
+    for (auto index = static_cast<std::int32_t>(block); index < places(workers); index += workers) {
       work_item const item = at(index);
       if (item.row < (item.is_hidden ? tokens.size() : range.width())) {
         typename mma::sum_tile sums;
@@ -103,7 +104,38 @@ struct gradient_ring {
     std::int32_t const* list;  ///< the blocks, as loss_list_entry packs them
   };
 
+  /// How many places there are for tiles, of which some are empty where they are taken by length.
+  __device__ __forceinline__ std::int32_t places(std::int32_t workers) const {
+    if constexpr (ByLength) {
+      return by_tiles().turns(workers) * workers;
+    } else {
+      return 2 * schedule.count();
+    }
+  }
+  /// The schedule of panels that have one tile's rows.
+  __device__ __forceinline__ loss_product_schedule by_tiles() const {
+    loss_product_schedule tiles = schedule;
+    tiles.classifier_panels *= 2;
+    tiles.hidden_panels *= 2;
+    return tiles;
+  }
+  /// The tile at a place, counted with those of the classifier first; at least all where there is none.
+  __device__ __forceinline__ std::int32_t tile_by_length(std::int32_t place) const {
+    auto const workers = static_cast<std::int32_t>(blocks_in_grid());
+    loss_product_schedule const tiles = by_tiles();
+    std::int32_t const index = tiles.index_by_length(place / workers, place % workers, workers);
+    std::int32_t const first = tiles.first_tiles();
+    std::int32_t const before = index < first ? tiles.count() - first : -first;  // those of the other product
+    return tiles.is_hidden_first && index < tiles.count() ? index + before : index;
+  }
+
   __device__ __forceinline__ work_item at(std::int32_t index) const {
+    if constexpr (ByLength) {
+      index = tile_by_length(index);
+      if (index >= 2 * schedule.count()) {
+        return {false, 0x7fffffff, 0, 0, nullptr};
+      }
+    }
     std::int32_t const of_classifier = 2 * schedule.classifier_panels * schedule.channel_tiles;
     bool const is_hidden = index >= of_classifier;
     tile_order const order{schedule.channel_tiles,

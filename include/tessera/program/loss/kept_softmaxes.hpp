@@ -14,8 +14,9 @@
 /// At the label P becomes what G is there, divided by a(t), and a(t) takes what rounding that leaves. It takes types
 /// with the exponents of a float, and a reference that is at most 64 below the largest logit, in units of log 2: it is
 /// the label's logit, which is within 64 of it unless the model gives the label less than 2^-64. Tokens of which that
-/// is not true, and all tokens of types with fewer exponents, have a reference for each 192 entries, their largest
-/// logit, and become gradients in place.
+/// is not true, and all tokens of types with fewer exponents, have a reference for each 192 entries, or for each 64 of
+/// the program for sm_80 and later, their largest logit, and become gradients in place. Where references lie, see
+/// detail/signed_references.hpp.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/program/loss/detail/signed_references.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/token_factors.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -39,7 +41,7 @@ inline namespace v0 {
 
 template <class T>
 struct kept_softmaxes {
-  static constexpr int tile_entries = 192;  ///< entries of a tile, which share a reference
+  static constexpr int tile_entries = 192;  ///< entries of a tile of `references`
   /// The state of memory that holds no softmaxes.
   static constexpr std::int32_t none = 0;
   static constexpr std::int32_t there = 1;  ///< forward() has left softmaxes; backward() uses them up
@@ -53,7 +55,7 @@ struct kept_softmaxes {
   /// Tokens x entries: slope * 2^(logit * log2(e) - reference), with the softcap's slope; rows at multiples of 16
   /// bytes. Zeros for tokens without a label.
   matrix_view<T> values;
-  matrix_view<float> references;        ///< tiles of entries x tokens; minus infinity where all logits are
+  matrix_view<float> references;        ///< tiles of entries x tokens; minus infinity where all logits are; or unused
   array_view<float> shared_references;  ///< the reference of each token's tiles, but for those that are too far above
   array_view<std::int32_t> is_uneven;   ///< 1 for each token that has tiles with other references
   array_view<std::int32_t> state;       ///< one element: `none` or `there`
@@ -142,19 +144,21 @@ struct set_softmaxes {
 /// blocks.
 ///
 /// Where there are no softmaxes, gradients become NaN and the status word says other_forward at position `used_up`.
+/// References: where the forward pass wrote references that tiles do not share, references_of_tiles or
+/// references_in_signs.
 ///
 /// Cost, for operands of 16 bits: 4 bytes of memory traffic for each channel and token, and for tokens without a shared
 /// reference 4 bytes for each entry, too.
-template <class T>
+template <class T, class References = references_of_tiles>
 struct prepare_softmaxes {
   static constexpr int lanes = 256;
   /// Thread blocks that wait on multiprocessors before their turn slow the backward pass down: with `true`, and without
   /// shared references, both passes of 8192 tokens took 54.2 ms in place of 52.0 for 256000 x 2304, and 47.1 in place
   /// of 43.9 for 128256 x 4096 (H200, a workspace of 4 GiB).
   static constexpr bool starts_early = false;
-  static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
+  static constexpr int together = References::template together<T>;  ///< entries that a lane takes at a time
   struct scratch_type {};
-  /// The 16 bytes that a lane takes at a time.
+  /// What a lane takes at a time.
   struct alignas(16) part {
     T values[together];  ///< neighbouring entries
   };
@@ -246,11 +250,14 @@ struct prepare_softmaxes {
 
   struct loaded_part {
     part values;
-    float reference;
+    float reference;  ///< unless their signs have another
   };
   TESSERA_FN loaded_part load_part(std::int64_t token, std::int64_t entry) const {
     if (entry >= kept.values.extent(1)) {
       return {};
+    }
+    if constexpr (References::are_in_signs) {
+      return {*reinterpret_cast<part const*>(&kept.values(token, entry)), References::find(kept, token, entry)};
     }
     return {*reinterpret_cast<part const*>(&kept.values(token, entry)),
             kept.references(entry / kept_softmaxes<T>::tile_entries, token)};
@@ -264,6 +271,9 @@ struct prepare_softmaxes {
     loaded_part second = load_part(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
       loaded_part const third = load_part(token, entry + 2 * step);
+      if constexpr (References::are_in_signs) {
+        first.reference = References::settle(first.values, first.reference);
+      }
       differentiate<0>(first.values, factors_of(first.reference, factors, is_there));
       *reinterpret_cast<part*>(&kept.values(token, entry)) = first.values;
       std::int64_t const label = factors.label;
