@@ -279,29 +279,21 @@ struct warpgroup_attention {
     }
   }
 
-  /// Takes the warpgroup's part in the steps through lists of tiles. Each way through a step waits for its stage by
-  /// itself: with one wait for all of them ptxas keeps the parity of the rings in memory, and loads it before each
-  /// step.
+  /// Takes the warpgroup's part in the steps through lists of tiles.
   __device__ __forceinline__ void attend_listed(scratch_type& scratch, consumer_state& state,
                                                 tile_reader const& reads) const {
-    step_plan plan{0};
-    while (!plan.is_last()) {
-      plan = scratch.steps.receive(state.group, state.warp / 4,
-                                   own(scratch, state).full_begin >= own(scratch, state).full_end);
-      for (; plan.has_step(); plan.advance()) {
-        listed_tile const tile(scratch.steps.of_stage[state.tile.stage], plan);
-        if (!plan.takes()) {
-          static_cast<void>(reads.begin_step(0));
-          pass_over(reads);
-        } else if (plan.is_plain()) {
+    walk_over_lists(
+        scratch.steps, state.group, state.warp / 4, state.tile,
+        [&] { return own(scratch, state).full_begin >= own(scratch, state).full_end; },
+        [&](auto const& tile) {
           static_cast<void>(reads.begin_step(0));
           do_tile<tile_mask::none, tile_scales::small>(scratch, state, reads, tile);
-        } else {
+        },
+        [&](auto const& tile) {
           static_cast<void>(reads.begin_step(0));
           do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, tile);
-        }
-      }
-    }
+        },
+        [&] { pass_over_listed<Policy.stages>(scratch.key_ring, scratch.value_ring, state.tile); });
   }
 
   /// Attends over the tile at `state.tile`, of which the keys are there. Tile: a known_tile or a listed_tile.
@@ -310,9 +302,10 @@ struct warpgroup_attention {
                                           Tile const& tile) const {
     if constexpr (terms_type::is_none) {
       start_scores<false>(state);
-      float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
+      lane_scales_read const scales = scales_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
       std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
       await_multiply<0>(state.scores);
+      float const scale = Weighing::is_listed ? scales.behind(state.scores[0], pipeline.keys < 0) : scales.product();
       reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
       key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
       state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
@@ -325,7 +318,9 @@ struct warpgroup_attention {
       reads.release_first(state.rows.reference(0) + state.rows.reference(1));  // they follow from all terms
     }
     state.rows.pack(state.scores, state.weights);
-    static_cast<void>(reads.await_second());  // it is at `state.tile`, too
+    if constexpr (!Weighing::is_listed) {  // else values are there when keys are
+      static_cast<void>(reads.await_second());
+    }
     products_type::run(state, state.tile.stage, pipeline.keys < 0);
     reads.release_second();
   }
@@ -470,11 +465,7 @@ struct warpgroup_attention {
 
   __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {
     weighted_row rows[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows[half].total = shuffle(state.outputs[Channels / 2 + half], static_cast<int>(thread_index() & 28U));
-      rows[half].reference = state.rows.reference(half);
-    }
+    weighted_row::read(state.outputs, state.rows, rows);
     std::int32_t const slot = uniform(own(scratch, state).slot);
     if (slot >= 0) {
       split_output.template write_rows<Channels>(state.outputs, rows, slot,
@@ -485,9 +476,7 @@ struct warpgroup_attention {
     std::int32_t const head = own(scratch, state).head;
     warp_rows const own_rows{head / heads, head % heads, pipeline.key_head_of(head),
                              own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
-    finished_row const finished[2] = {output.finish(rows[0], own_rows, 0), output.finish(rows[1], own_rows, 1)};
-    output.template write_rows<Channels>(state.outputs, finished, own_rows);
-    output.write_log_sum_exps(finished, own_rows);
+    output.template write<Channels>(state.outputs, rows, own_rows);
   }
 
   /// The first row of a warp among its warpgroup's rows.

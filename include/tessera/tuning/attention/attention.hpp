@@ -105,6 +105,20 @@ struct warpgroup_attention_policy {
 ///     maxima of floats, two at a time          .942   .947
 ///     this, online_softmax in both            1.030  1.029
 ///
+/// Three operands of a fused multiply-add in registers that are all even, or all odd, take a cycle more. ptxas pairs
+/// outputs where two are stored at once, so that they were as even as the products that are added to them: 12 such
+/// conflicts a tile of 128 channels, 23 of 256, up to 33 with lists, each of them three times for three warpgroups.
+/// With neighbouring outputs stored the other way round (merge_forward_splits.hpp) there are none or one. With that,
+/// and with the factors of results loaded together, 16 at a time in place of one, the speed in turns over codes of 16K
+/// tokens is, full and causal, with the same bits:
+///
+///     128 channels       1.024  1.019     (4K tokens 1.049, 1K tokens 1.088)
+///     256 channels       1.052  1.042
+///      64 channels        .998  1.017
+///     linear_bias        1.019  1.027     (128 channels)
+///     dense_bias         1.013  1.024     (128 channels)
+///     mean queries       1.027  1.029     (128 channels)
+///
 /// The programs of 64 and 128 channels spill some registers for a part of a tile (ptxas: 216 and 48 bytes, most of them
 /// where tiles are masked).
 ///
@@ -278,11 +292,37 @@ struct attention_line_tuning {
 
 /// The policy for `Channels` channels where there are lists of tiles and nothing is added to scores.
 ///
-/// H200, 16K tokens, lists of half of the tiles, chosen at random for each block of 64 queries: the speed for each
-/// visited tile relative to that without lists, in turns. Plans are what says a warpgroup in a register what it does in
-/// the next ten steps (program/attention/detail/listed_steps.cuh); before, it asked shared memory in each step. Like
-/// those of smoothed queries, these are relative to the program without lists before its loops were words; ascending
-/// tiles have .819 and .794 of it since with 128 channels, .838 and .819 with 64.
+/// H200, 16K tokens over codes, lists of half of the tiles, chosen at random for each block of 64 queries, for each
+/// three of them (192) alike, or of all tiles: the speed for each visited tile relative to that without lists before
+/// outputs of either were in other banks than products, in turns. Relative to it since, 128 channels have .824, causal
+/// .794:
+///
+///                                                    128 channels                  64 channels
+///                                                  half causal   192    all      half causal   all
+///     plans of ten steps                           .803   .789  .873   .941      .831   .783  .920
+///     factors of results loaded together           .816   .804  .888   .943
+///     and plans of runs, one barrier for keys and
+///     values, no wait between products             .836   .806  .907   .980      .873   .790  .967
+///     and outputs in other banks: this             .844   .809  .915   .985      .880   .801  .972
+///     without that, with queries of each warpgroup
+///     in one stage, 6 and 12 stages of keys        .827   .803  .907   .979      .865   .778  .963
+///     and what warps look up found ahead           .810   .789  .891   .952      .879   .785  .976
+///     and two barriers                             .804   .781  .885   .941
+///
+/// The last two lines have 33 conflicts of banks in a tile of 128 channels, the two before "this" 26 and 17, the one
+/// behind it 19, and "this" none; but for that the last two are as fast as the line before. So neither a deeper ring
+/// nor an earlier beginning is worth anything. What is left of lists of half of the tiles: three blocks of queries that
+/// see the same tiles have twice the beginnings and ends for each tile (7 %), and each stage that a warpgroup passes
+/// over costs 300 cycles, whatever the number of its instructions: three for each four that it takes (8 %). TMA writes
+/// a stage in 264 cycles to the shared memory that tensor cores read.
+///
+/// Where the wait for a tile's scales came before the last of four products of queries and keys, and exponentials of
+/// references behind the products of values, lists of all tiles had .94. Now the scales' product is made of a score,
+/// too, by a selection that the compiler cannot foresee. Exponentials before the products by the same means: .971 in
+/// place of .979.
+///
+/// Before plans, and with plans of ten steps, relative to the program without lists before its loops were words, by
+/// which that is 1.07 times as fast:
 ///
 ///                                                    128 channels                      64 channels
 ///                                            codes   causal   bf16   causal   of 128   codes   causal
@@ -292,19 +332,9 @@ struct attention_line_tuning {
 ///     the same, entries read 8 to 16 ahead    .884    .860     .856   .816     .903     .758
 ///     ascending, entries read 8 to 16 ahead   .878    .860     .851   .812     .900     .817
 ///
-/// What is left, over codes of 128 channels:
-///
-///                                                         plans   asked in each step
-///     lists of all tiles                                  1.010    .932
-///     half of them, the same for all of a thread block     .952    .883
-///     the same for each two blocks of 64 queries           .910    .847
-///     a list for each block of 64 queries                  .888    .829
-///
 /// Where lists advance evenly, the next step is the tile that the list with the most entries left has next, among those
 /// that all lists have within their next eight, so that no tile is loaded twice. By a model of the ring's waits it is
-/// worth 4 %; what the warp that merges does takes too long for it, with 64 channels most of all. So what is left of
-/// 128 channels is not the order: seven eighths of all tiles are loaded for half of the work, and a warpgroup passes
-/// over three stages for each four that it takes, each with two waits.
+/// worth 4 %; what the warp that merges does takes too long for it, with 64 channels most of all.
 ///
 /// Tried before plans, slower or the same, over lists of half and of all tiles of 128 channels: the producer tells each
 /// warpgroup where its tiles lie, and releases them for the others (.826, .917; 64 channels .758, .883); with messages

@@ -75,7 +75,7 @@ void leave_split(problem const& p, attention_split_slots<state> const& slots, st
     }
     slots.row_of(slot, row) = {{reference, reference, static_cast<float>(sum)}, static_cast<float>(448 * sum)};
     for (std::int32_t channel = 0; channel < p.channels; ++channel) {
-      slots.totals_of(slot, row)[channel] = static_cast<float>(totals[at(channel)]);
+      slots.totals_of(slot, row)[slots.place_of(channel)] = static_cast<float>(totals[at(channel)]);
     }
   }
 }
@@ -190,7 +190,7 @@ TEST_CASE("Rows of which no split sees a key are zeros and minus infinity, and a
                                  : sees ? 448.0F
                                         : 0.0F};
       for (int channel = 0; channel < 4; ++channel) {
-        slots.totals_of(slot, row)[channel] = is_nan ? nan : sees ? 448.0F * 5.0F : 0.0F;
+        slots.totals_of(slot, row)[slots.place_of(channel)] = is_nan ? nan : sees ? 448.0F * 5.0F : 0.0F;
       }
     }
   }

@@ -41,6 +41,18 @@ struct warp_rows {
 struct weighted_row {
   float total;      ///< sum of the rounded weights, in units of codes
   float reference;  ///< what the row's weights are relative to, in base 2
+
+  /// Reads the rows of a lane. `outputs`: its sums, the last two of which are sums of weights in the first lane of
+  /// four. Rows: an attention_rows.
+  template <int Registers, class Rows>
+  __device__ __forceinline__ static void read(float const (&outputs)[Registers], Rows const& of_lane,
+                                              weighted_row (&rows)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half].total = shuffle(outputs[Registers - 2 + half], static_cast<int>(thread_index() & 28U));
+      rows[half].reference = of_lane.reference(half);
+    }
+  }
 };
 
 /// Writes the partial results of a warp's rows where their keys are split (attention/detail/merge_forward_splits.hpp).
@@ -57,11 +69,12 @@ struct attention_split_output {
     auto const lane = static_cast<std::int32_t>(thread_index() % 32);
     float* const first = slots.totals_of(slot, row + lane / 4) + 2 * (lane % 4);
     float* const second = first + 8 * slots.pitch;
+    static_assert(slots_type::place_of(0) == 1 && slots_type::place_of(1) == 0);
 #pragma unroll
     for (int channel = 0; channel < Channels; channel += 8) {
       int const at = channel / 2;
-      *reinterpret_cast<float2*>(first + channel) = float2{sums[at], sums[at + 1]};
-      *reinterpret_cast<float2*>(second + channel) = float2{sums[at + 2], sums[at + 3]};
+      *reinterpret_cast<float2*>(first + channel) = float2{sums[at + 1], sums[at]};
+      *reinterpret_cast<float2*>(second + channel) = float2{sums[at + 3], sums[at + 2]};
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -109,6 +122,15 @@ struct attention_output {
     return {share * fast_reciprocal(row.total), share, log2_all * ln_2 + offset};
   }
 
+  /// Finishes a warp's rows and writes them. `sums`: as for write_rows().
+  template <int Most, int Registers>
+  __device__ __forceinline__ void write(float const (&sums)[Registers], weighted_row const (&rows)[2],
+                                        warp_rows const& of) const {
+    finished_row const finished[2] = {finish(rows[0], of, 0), finish(rows[1], of, 1)};
+    write_rows<Most>(sums, finished, of);
+    write_log_sum_exps(finished, of);
+  }
+
   /// Writes the log-sum-exps of the lane's rows, by one lane of the four that have a row.
   __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows of) const {
     if (log_sum_exps.data == nullptr || thread_index() % 4 != 0) {
@@ -133,36 +155,50 @@ struct attention_output {
     float const* const scales = value_scales + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
     T* const to[2] = {channels_of(of, of.row_of(0)), channels_of(of, of.row_of(1))};
+    constexpr int together = Most < 64 ? Most : 64;
 #pragma unroll
-    for (int first = 0; first < Most; first += 32) {
-      std::uint32_t words[2][4];
+    for (int begin = 0; begin < Most; begin += together) {
+      float2 scale[together / 8];
+      float2 mean[together / 8];
+      load_factors(scales + begin, channels - begin, scale);
+      load_factors(means + begin, value_means == nullptr ? 0 : channels - begin, mean);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        int const channel = first + 8 * j;
-        if (channel >= channels) {
-          words[0][j] = words[1][j] = 0;
-          continue;
+      for (int first = 0; first < together; first += 32) {
+        std::uint32_t words[2][4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          int const channel = first + 8 * j;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            int const at = (begin + channel) / 2 + 2 * half;
+            float2 const of_channels = scale[channel / 8];
+            float2 const added = mean[channel / 8];
+            float const share = rows[half].share;
+            float const inverse = rows[half].inverse;
+            std::uint32_t const both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, of_channels.x, share * added.x),
+                                                    __fmaf_rn(sums[at + 1] * inverse, of_channels.y, share * added.y));
+            words[half][j] = inverse == 0.0F ? 0 : both;  // also where a scale is NaN
+          }
         }
-        float2 const scale = *reinterpret_cast<float2 const*>(scales + channel);
-        float2 const mean =
-            value_means == nullptr ? float2{0.0F, 0.0F} : *reinterpret_cast<float2 const*>(means + channel);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          int const at = channel / 2 + 2 * half;
-          float const share = rows[half].share;
-          float const inverse = rows[half].inverse;
-          std::uint32_t const both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, scale.x, share * mean.x),
-                                                  __fmaf_rn(sums[at + 1] * inverse, scale.y, share * mean.y));
-          words[half][j] = inverse == 0.0F ? 0 : both;  // also where a scale is NaN
+          exchange(words[half]);
+          if (to[half] != nullptr && begin + first + 8 * static_cast<int>(lane % 4) < channels) {
+            store(to[half] + begin + first, words[half]);
+          }
         }
       }
+    }
+  }
+
+  /// Loads pairs of factors of channels, each 8 behind the one before; zeros beyond the last of `channels`. All are on
+  /// their way before the first is used: one by one, each would wait for L2.
+  template <int Count>
+  __device__ __forceinline__ static void load_factors(float const* from, std::int32_t channels,
+                                                      float2 (&factors)[Count]) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        exchange(words[half]);
-        if (to[half] != nullptr && first + 8 * (lane % 4) < channels) {
-          store(to[half] + first, words[half]);
-        }
-      }
+    for (int i = 0; i < Count; ++i) {
+      factors[i] = 8 * i < channels ? *reinterpret_cast<float2 const*>(from + 8 * i) : float2{0.0F, 0.0F};
     }
   }
 

@@ -318,7 +318,7 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
-    int key_fills = 1;
+    int key_fills = IsListed ? 2 : 1;  // where there are lists, values arrive at the barriers of keys, too
     if constexpr (begins_at_corrections) {
       key_fills += 32 * decltype(scratch.begun)::converters;
     }
@@ -389,7 +389,8 @@ struct attention_pipeline {
       scratch.begun.pass_over(at.stage);
     }
     full.arrive();
-    at.when_empty(scratch.value_ring).arrive();
+    static_cast<void>(at.when_empty(scratch.value_ring));
+    full.arrive();
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
@@ -461,7 +462,8 @@ struct attention_pipeline {
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                               std::int32_t tile) const {
-    shared_barrier& full = at.when_empty(scratch.value_ring);
+    shared_barrier& full_of_values = at.when_empty(scratch.value_ring);
+    shared_barrier& full = IsListed ? scratch.key_ring.full[at.stage] : full_of_values;
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
     load_box(scratch.value[at.stage], value_map, full, {0, which * channels});

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/program/attention/detail/forward_band.hpp>
 #include <tessera/program/attention/detail/key_limits.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_rows.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 
@@ -30,6 +33,17 @@ __device__ __forceinline__ void pass_over(Reader const& reads, std::int32_t tile
   }
 }
 
+/// Passes over a step of lists that only other warpgroups take, at `at` in both rings. Its values are there when its
+/// keys are.
+template <int Stages>
+__device__ __forceinline__ void pass_over_listed(stage_ring<Stages>& keys, stage_ring<Stages>& values,
+                                                 pipeline_state<Stages>& at) {
+  keys.await_full(at);
+  keys.empty[at.stage].arrive_for_warp(32);
+  values.empty[at.stage].arrive_for_warp(1);
+  at.advance();
+}
+
 /// The keys of a tile that the lane's rows see. Work: attention_pipeline's warp_work_item.
 template <tile_mask Mask, class Work>
 __device__ __forceinline__ key_limits limits_in_tile(Work const volatile& work, std::int32_t tile) {
@@ -41,10 +55,28 @@ __device__ __forceinline__ key_limits limits_in_tile(Work const volatile& work, 
   }
 }
 
+/// The scales of a lane's scores: those of its rows and those of its keys.
+struct lane_scales_read {
+  float of_queries;  ///< the rows' scale
+  float of_keys;     ///< the keys' scale
+
+  /// The factor that turns scores into logits.
+  [[nodiscard]] __device__ __forceinline__ float product() const { return of_queries * of_keys; }
+  /// The same, which is not computed before `score` is there. ptxas would wait for the scales between the products
+  /// otherwise, of which the last would begin too late. `is_never` is false, but the compiler does not know that.
+  template <class Score>
+  [[nodiscard]] __device__ __forceinline__ float behind(Score score, bool is_never) const {
+    return of_queries * (is_never ? bit_cast<float>(score) : of_keys);
+  }
+};
+/// Reads the scales of a lane's scores.
+__device__ __forceinline__ lane_scales_read scales_of_lane(float const* of_queries, float const* of_keys) {
+  unsigned const index = thread_index_here();
+  return {of_queries[index / 4], of_keys[index % 4]};
+}
 /// The factor that turns the lane's scores into logits, by the scales of rows and those of a tile's keys.
 __device__ __forceinline__ float scale_of_lane(float const* of_queries, float const* of_keys) {
-  unsigned const index = thread_index_here();
-  return of_queries[index / 4] * of_keys[index % 4];
+  return scales_of_lane(of_queries, of_keys).product();
 }
 
 }  // namespace v0

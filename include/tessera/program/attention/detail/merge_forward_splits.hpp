@@ -20,11 +20,14 @@ namespace tessera {
 inline namespace v0 {
 
 /// The slots of memory for splits. A slot has the sums of its rows, channel by channel, relative to the rows'
-/// references.
+/// references. Channels 2 i and 2 i + 1 have changed places: warpgroup_attention stores both at once, for which ptxas
+/// keeps the first in an even register and the second in the odd one behind it, and these should not be as even as
+/// those of the products that are added to them: three operands of a fused multiply-add in registers that are all even,
+/// or all odd, take a cycle more (see tuning/attention/attention.hpp).
 template <class State>
 struct attention_split_slots {
   using row_type = attention_row<State>;
-  float* totals = nullptr;      ///< slots x rows x pitch: sums by channel, and padding
+  float* totals = nullptr;      ///< slots x rows x pitch: sums by place_of() channel, and padding
   row_type* rows = nullptr;     ///< slots x rows: states
   std::int32_t block_rows = 0;  ///< rows of a slot
   std::int32_t pitch = 0;       ///< floats from row to row of totals, a multiple of 4
@@ -38,6 +41,8 @@ struct attention_split_slots {
     float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
     return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
   }
+  /// Where a channel's sum is in a row.
+  [[nodiscard]] TESSERA_FN static constexpr std::int32_t place_of(std::int32_t channel) { return channel ^ 1; }
   /// The sums of a row.
   [[nodiscard]] TESSERA_FN constexpr float* totals_of(std::int32_t slot, std::int32_t row) const {
     return totals + (std::int64_t{slot} * block_rows + row) * pitch;
@@ -179,9 +184,10 @@ struct merge_attention_splits {
   TESSERA_FN void write(std::int32_t head, std::int64_t query, std::int32_t row, std::int32_t channel,
                         scratch_type const& scratch) const {
     float total = 0.0F;
+    std::int32_t const place = attention_split_slots<state_type>::place_of(channel);
     for (std::int32_t part = 0; part < parts; ++part) {
       int const warp = row * parts + part;
-      total += scratch.totals[warp * most_channels + channel] * scratch.factors[warp];
+      total += scratch.totals[warp * most_channels + place] * scratch.factors[warp];
     }
     coordinates const at = coordinates_of(head);
     finished_row const& finished = scratch.finished[row];

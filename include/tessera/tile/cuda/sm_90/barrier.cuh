@@ -36,6 +36,13 @@ struct shared_barrier {
         "{ .reg .pred p; elect.sync _|p, 0xffffffff; @p mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address())
         : "memory");
   }
+  /// The same, so many times.
+  __device__ __forceinline__ void arrive_for_warp(int arrivals) {
+    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; @p mbarrier.arrive.shared::cta.b64 _, [%0], %1; }" ::"r"(
+                     address()),
+                 "r"(arrivals)
+                 : "memory");
+  }
   /// One arrival, once `read`, or the value that it was computed from, has been loaded from shared memory. With
   /// arrive() alone, copies may overwrite data that earlier loads have not returned yet: loads wait behind other warps'
   /// stores, and ptxas waits for them only where their values are used. (Seen on H200, in attention: a load returned
