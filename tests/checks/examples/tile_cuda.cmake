@@ -12,6 +12,9 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
     int by, void (*copy_next)(unsigned char*), void (*multiply)(unsigned char const*)"
   tile/cuda/sm_80/refilled_ring.cuh:2 "template <class Ring> (Ring const& keys, Ring const& values, int index, \
     ring_scratch& scratch, void (*weigh)(unsigned char const*), void (*add)(unsigned char const*))"
+  tile/cuda/sm_80/refilled_ring.cuh:3 "ring_scratch& scratch, tessera::pipeline_state<4>& ahead, \
+    tessera::pipeline_state<4>& state, int lanes, int steps, void (*copy_next)(unsigned char*), \
+    std::uint32_t (*multiply)(unsigned char const*)"
   tile/cuda/sm_80/stage_rows.cuh "${given_matrix} matrix, std::int64_t first_row, std::int32_t column, \
     unsigned char const* stage, int lane"
   tile/cuda/sm_80/swizzled_operands.cuh

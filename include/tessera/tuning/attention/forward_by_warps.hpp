@@ -65,9 +65,9 @@ struct forward_by_warps_policy {
 /// A plain tile of one set of 128 channels has some 960 instructions without terms, 1050 with smoothed queries, 1000
 /// with these and INT4 codes in pairs, where values are widened once, and 130 more where blocks widen them. Pairs take
 /// 32 instead of 64 integer products (sm_80; ptxas emulates the product of pairs for sm_90, where it has 67 TFLOP/s).
-/// ptxas, bytes of stack on sm_80, values widened once, before the loop over tiles was one of a refilling_reader, which
-/// takes fewer: two sets 336 without terms, 392 with smoothed queries, 344 with these and pairs; 64 channels 160, 176
-/// and 152; one set of 128 channels none.
+/// ptxas, bytes of stack on sm_80, values widened once: two sets 128 without terms, 64 channels 64, one set of 128
+/// channels none. Before the loop over tiles was that of a refilling_reader: two sets 336, 392 with smoothed queries,
+/// 344 with these and pairs; 64 channels 160, 176 and 152.
 ///
 /// One set of 128 channels, values widened once, has queries in registers (program/attention/detail/warp_queries.cuh).
 /// sm_80's code on an H200 in turns with queries in shared memory, TFLOP/s over codes (causal), one run of the program
