@@ -71,7 +71,7 @@ TEST_CASE("explain() says whether rings use kept softmaxes, and why not", "[cuda
     says(cut_cross_entropy{}, {.workspace_budget = enough}, made, "small parts of gradients are left out");
     says(exact_cross_entropy_of<bfloat16, paired_reducer<lse_reducer<float>, sum_reducer<float>>>{},
          {.smoothing = 0.1F, .workspace_budget = enough}, made, "labels are smoothed");
-    says(exact_cross_entropy_of<bfloat16, loss_statistics>{}, {.workspace_budget = enough}, made, "entropies");
+    says(exact_cross_entropy_of<bfloat16, loss_statistics>{}, {.workspace_budget = enough}, made, "of this Reducer");
   }
 }
 

@@ -261,10 +261,6 @@ constexpr refusal refuses_ring_gradient_types() {
                   unless(Blocks::block_rows == 128 && Blocks::block_columns == 128, "the tile is not of 128 by 128"));
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Whether a source is compiled for other GPUs than those of sm_90, whose own programs keep softmaxes.
 template <Executor Exec>
 inline constexpr bool may_keep_by_rings = false;
@@ -300,7 +296,7 @@ struct loss_gradient_of_kept_by_ring_model {
     return first_of(
         unless(!call.leaves_out(), "small parts of gradients are left out: no softmaxes are kept"),
         unless(call.smoothing == 0.0F, "labels are smoothed: no softmaxes are kept"),
-        unless(call.regions.kept > 0, "workspace_budget has no room for softmaxes, or a Reducer's entropies need more"),
+        unless(call.regions.kept > 0, "workspace_budget has no room for softmaxes, or none are kept of this Reducer"),
         unless(has_references_in_signs(exec), "softmaxes are kept by another program"),
         detail::ring_loss_gradients<Architectures, Call, true>{exec, call}.refuses());
   }
