@@ -13,8 +13,8 @@ set(page "${docs}/quick_reference.md")
 
 set(primitives quantize reduce map merge select entropy project)
 set(families attention gemm loss offloaded_cache paged_cache subspace weights)
-set(folders . concepts concepts/comm ${primitives} view core exec comm tile tile/source tile/codes tile/serial tile/cuda
-  tile/cuda/sm_80 tile/cuda/sm_90)
+set(folders . concepts concepts/comm ${primitives} view core exec comm tile tile/source tile/codes tile/rows tile/serial
+  tile/cuda tile/cuda/sm_80 tile/cuda/sm_90)
 foreach(layer algorithm program tuning)
   foreach(family IN LISTS families)
     list(APPEND folders ${layer}/${family})
@@ -42,6 +42,7 @@ set(title_tile/cuda "Tile operations of CUDA: PTX and intrinsics")
 set(title_tile/cuda/sm_80 "Tile operations by mma.sync from stages in shared memory, sm_80 and later")
 set(title_tile/cuda/sm_90 "Tile operations of sm_90: TMA, wgmma, clusters and their barriers")
 set(title_tile/source "Tile sources")
+set(title_tile/rows "Words for rows: online softmaxes, and split and merge of rows")
 set(title_tile/codes "Codes in tiles: their order, and how they become operands")
 set(of_attention "attention")
 set(of_gemm "matrix products")

@@ -128,24 +128,8 @@ struct make_bfloat16 {
 template <class Sum, int Rows, int Columns, class Exec>
 std::string wrong_words(Exec const& exec) {
   using namespace tessera_test;
-  row_words_problem<Sum> const problem{Rows, Columns};
-  row_words_outcome<Sum> made(problem);
-  matrix_view<Sum const> const sums(problem.sums.data(), {Rows, Columns});
-  using program = row_words_program<Sum, tile_words<Sum, Rows, Columns>, tile_words<std::int32_t, Rows, Columns>, 32>;
-  exec.run(program{sums,
-                   {problem.ends},
-                   problem.first,
-                   {{made.reduced},
-                    {made.folded},
-                    {made.pairs},
-                    {made.listed},
-                    {made.largest},
-                    {made.rows},
-                    {made.hidden.data(), {Rows, Columns}},
-                    {made.bits.data(), {Rows, Columns}},
-                    {made.ordered.data(), {Rows, Columns}}}},
-           1);
-  return difference(made, problem);
+  return wrong_words_of<Sum, tile_words<Sum, Rows, Columns>, tile_words<std::int32_t, Rows, Columns>>(exec, Rows,
+                                                                                                      Columns);
 }
 
 }  // namespace

@@ -334,4 +334,27 @@ std::string difference(row_words_outcome<Sum> const& found, row_words_problem<Su
   return text + (agree ? "" : "lanes of a row do not agree; ");
 }
 
+/// What is wrong with the words of an executor on the host.
+template <class Sum, class Words, class BitWords, class Exec>
+std::string wrong_words_of(Exec const& exec, int rows, int columns) {
+  row_words_problem<Sum> const problem{rows, columns};
+  row_words_outcome<Sum> made(problem);
+  matrix_view<Sum const> const sums(problem.sums.data(), {rows, columns});
+  using program = row_words_program<Sum, Words, BitWords, 32>;
+  exec.run(program{sums,
+                   {problem.ends},
+                   problem.first,
+                   {{made.reduced},
+                    {made.folded},
+                    {made.pairs},
+                    {made.listed},
+                    {made.largest},
+                    {made.rows},
+                    {made.hidden.data(), {rows, columns}},
+                    {made.bits.data(), {rows, columns}},
+                    {made.ordered.data(), {rows, columns}}}},
+           1);
+  return difference(made, problem);
+}
+
 }  // namespace tessera_test

@@ -27,6 +27,12 @@
 ///   6. of_pair(a, b) is the state of two values alone, and push_pair(s, a, b) pushes both.
 /// A Reducer with `static constexpr bool any_order = true` has the same states, to the bit but for the signs of zeros,
 /// in whatever order values are pushed and states merged: more than one chain of pushes may make them.
+///
+/// PartReducer: a Reducer of sums that are relative to a reference, as weighted sums of a softmax are, which can be
+/// merged at once (reduce/row_parts.hpp), in three steps: a Reducer finds what the sums of all parts can be relative
+/// to; begin() makes an empty whole of that; each part is added by its factor, or sums that lanes added up are set.
+///   7. However parts are merged, in order by merge() or at once, it gives the same whole, up to rounding.
+///   8. sums_of() and set_sums() are each other's inverse, and adding what sums_reducer adds up is adding the parts.
 #pragma once
 
 #include <type_traits>
@@ -59,6 +65,27 @@ concept PairReducer =
        r.push_pair(state, value, value);
      } || because<"a PairReducer takes two values at a time: state_type of_pair(input_type first, input_type second) "
                   "const, void push_pair(state_type& state, input_type first, input_type second) const">);
+
+/// A Reducer whose states can be merged at once.
+template <class R>
+concept PartReducer =
+    (Reducer<R> || because<"a PartReducer is a Reducer">) &&
+    (requires {
+       requires Reducer<typename R::reach_reducer>;
+       requires std::is_same_v<typename R::reach_reducer::input_type, typename R::state_type>;
+       requires Reducer<typename R::sums_reducer>;
+     } || because<"a PartReducer names Reducers of what parts are relative to and of their sums: "
+                  "reach_reducer, which takes parts, and sums_reducer">) &&
+    (requires(R const& r, typename R::state_type& whole, typename R::state_type const& part,
+              typename R::reach_reducer::state_type const& reach, typename R::sums_reducer::state_type const& sums) {
+       requires std::is_same_v<decltype(r.begin(reach)), typename R::state_type>;
+       requires std::is_same_v<decltype(r.factor(part, part)), float>;
+       r.add(whole, part, 1.0F);
+       requires std::is_same_v<decltype(r.sums_of(part)), typename R::sums_reducer::state_type>;
+       r.set_sums(whole, sums);
+     } || because<"a PartReducer adds parts by factors: state_type begin(reach) const, "
+                  "float factor(part, whole) const, void add(state_type& whole, part, float by) const, "
+                  "sums sums_of(part) const, void set_sums(state_type& whole, sums) const">);
 // clang-format on
 
 /// Whether a Reducer says that its states are the same in whatever order values are pushed.

@@ -45,33 +45,33 @@ struct plain_row_values {
   Value values[Rows];  ///< of each row
 };
 
-}  // namespace detail
-
-template <class T, class Shape, class G = serial_group<1>>
-struct row_tile : gemm_tile<T, Shape, G> {
-  using base = gemm_tile<T, Shape, G>;  ///< the product
-  using base::rows, base::columns;
-  using typename base::sum_tile, typename base::sum_type;
+/// The words for rows of sums in plain arrays. Base: has group_type, sum_type, rows, columns, and sum_tile with
+/// values[row][column].
+template <class Base>
+struct plain_row_words : Base {
+  using Base::rows, Base::columns;
+  using typename Base::group_type, typename Base::sum_tile, typename Base::sum_type;
 
   /// A value for each row.
   template <class Value>
-  using row_values = detail::plain_row_values<Value, Shape::m>;
+  using row_values = plain_row_values<Value, Base::rows>;
 
   /// Calls visit(row, value...) for each row.
   template <class Visit, class... Values>
-  TESSERA_FN static constexpr void each_row(G const&, Visit const& visit, Values&... values) {
+  TESSERA_FN static constexpr void each_row(group_type const&, Visit const& visit, Values&... values) {
     for (int row = 0; row < rows; ++row) {
       visit(row, values.values[row]...);
     }
   }
   /// The same, by one lane for each row.
   template <class Visit, class... Values>
-  TESSERA_FN static constexpr void each_row_once(G const& group, Visit const& visit, Values&... values) {
+  TESSERA_FN static constexpr void each_row_once(group_type const& group, Visit const& visit, Values&... values) {
     each_row(group, visit, values...);
   }
   /// Calls visit(row, column, sum, value...) for each sum, with values of its row.
   template <class Visit, class... Values>
-  TESSERA_FN static constexpr void each_with_row(G const&, sum_tile& sums, Visit const& visit, Values&... values) {
+  TESSERA_FN static constexpr void each_with_row(group_type const&, sum_tile& sums, Visit const& visit,
+                                                 Values&... values) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         visit(row, column, sums.values[row][column], values.values[row]...);
@@ -80,7 +80,7 @@ struct row_tile : gemm_tile<T, Shape, G> {
   }
   /// Calls visit(row, own, value...) for each row, with the array of its sums that this lane holds: all of them.
   template <class Visit, class... Values>
-  TESSERA_FN static constexpr void each_row_of_sums(G const&, sum_tile const& sums, Visit const& visit,
+  TESSERA_FN static constexpr void each_row_of_sums(group_type const&, sum_tile const& sums, Visit const& visit,
                                                     Values&... values) {
     for (int row = 0; row < rows; ++row) {
       visit(row, sums.values[row], values.values[row]...);
@@ -89,8 +89,9 @@ struct row_tile : gemm_tile<T, Shape, G> {
   /// Calls visit(row, column, sum, other, value...) for each sum and that in its place of another RowTile with as many
   /// rows and columns.
   template <class Other, class Visit, class... Values>
-  TESSERA_FN static constexpr void each_with_both(G const&, sum_tile const& sums, typename Other::sum_tile& others,
-                                                  Visit const& visit, Values&... values) {
+  TESSERA_FN static constexpr void each_with_both(group_type const&, sum_tile const& sums,
+                                                  typename Other::sum_tile& others, Visit const& visit,
+                                                  Values&... values) {
     static_assert(Other::rows == rows && Other::columns == columns,
                   "tessera: both tiles have as many rows and columns");
     for (int row = 0; row < rows; ++row) {
@@ -101,7 +102,7 @@ struct row_tile : gemm_tile<T, Shape, G> {
   }
   /// Fills sums of another RowTile: to = visit(row, column, sum, value...).
   template <class To, class Visit, class... Values>
-  TESSERA_FN static constexpr void map_sums(G const& group, sum_tile const& sums, typename To::sum_tile& to,
+  TESSERA_FN static constexpr void map_sums(group_type const& group, sum_tile const& sums, typename To::sum_tile& to,
                                             Visit const& visit, Values&... values) {
     each_with_both<To>(
         group, sums, to,
@@ -111,19 +112,20 @@ struct row_tile : gemm_tile<T, Shape, G> {
         values...);
   }
   /// Replaces the sums of each row whose column is at least `ends`.
-  TESSERA_FN static constexpr void hide_from(G const& group, sum_tile& sums, sum_type hidden,
+  TESSERA_FN static constexpr void hide_from(group_type const& group, sum_tile& sums, sum_type hidden,
                                              row_values<int> const& ends) {
     each_with_row(
         group, sums, [hidden](int, int column, sum_type& sum, int end) { sum = column < end ? sum : hidden; }, ends);
   }
   /// Replaces the sums whose column is less than `first` and the number of its row.
-  TESSERA_FN static constexpr void hide_before_diagonal(G const& group, sum_tile& sums, sum_type hidden, int first) {
+  TESSERA_FN static constexpr void hide_before_diagonal(group_type const& group, sum_tile& sums, sum_type hidden,
+                                                        int first) {
     each_with_row(group, sums,
                   [hidden, first](int row, int column, sum_type& sum) { sum = column >= first + row ? sum : hidden; });
   }
   /// Makes each row's state that of the sums of the row that this lane holds, which is all of them.
   template <Reducer R>
-  TESSERA_FN static constexpr void fold_lanes(G const&, R const& reducer, sum_tile const& sums,
+  TESSERA_FN static constexpr void fold_lanes(group_type const&, R const& reducer, sum_tile const& sums,
                                               row_values<typename R::state_type>& states) {
     for (int row = 0; row < rows; ++row) {
       states.values[row] = fold_row(reducer, sums, row);
@@ -131,15 +133,35 @@ struct row_tile : gemm_tile<T, Shape, G> {
   }
   /// Merges what the lanes of a row gathered each by itself, so that all of them have the row's state.
   template <Reducer R>
-  TESSERA_FN static constexpr void merge_lanes(G const&, R const&, row_values<typename R::state_type>&) {}
+  TESSERA_FN static constexpr void merge_lanes(group_type const&, R const&, row_values<typename R::state_type>&) {}
   /// Merges into each row's state that of the row's sums.
   template <Reducer R>
-  TESSERA_FN static constexpr void reduce_rows(G const&, R const& reducer, sum_tile const& sums,
+  TESSERA_FN static constexpr void reduce_rows(group_type const&, R const& reducer, sum_tile const& sums,
                                                row_values<typename R::state_type>& states) {
     for (int row = 0; row < rows; ++row) {
       reducer.merge(states.values[row], fold_row(reducer, sums, row));
     }
   }
+
+ private:
+  template <class R>
+  TESSERA_FN static constexpr typename R::state_type fold_row(R const& reducer, sum_tile const& sums, int row) {
+    typename R::state_type found = reducer.identity();
+    for (int column = 0; column < columns; ++column) {
+      reducer.push(found, sums.values[row][column]);
+    }
+    return found;
+  }
+};
+
+}  // namespace detail
+
+template <class T, class Shape, class G = serial_group<1>>
+struct row_tile : detail::plain_row_words<gemm_tile<T, Shape, G>> {
+  using base = gemm_tile<T, Shape, G>;  ///< the product
+  using base::rows, base::columns;
+  using typename base::sum_tile, typename base::sum_type;
+
   /// Rounds the sums from column `First` on to the left operand of the next product.
   template <class Next, int First>
   TESSERA_FN static constexpr void as_operand(G const&, sum_tile const& sums, typename Next::a_tile& a) {
@@ -152,16 +174,6 @@ struct row_tile : gemm_tile<T, Shape, G> {
             Next::operand::widen(tessera::store<typename Next::operand_type>(sums.values[row][First + k]));
       }
     }
-  }
-
- private:
-  template <class R>
-  TESSERA_FN static constexpr typename R::state_type fold_row(R const& reducer, sum_tile const& sums, int row) {
-    typename R::state_type found = reducer.identity();
-    for (int column = 0; column < columns; ++column) {
-      reducer.push(found, sums.values[row][column]);
-    }
-    return found;
   }
 };
 

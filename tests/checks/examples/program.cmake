@@ -20,8 +20,6 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
   program/attention/detail/weigh_by_vectors.hpp "template <class Weights, class Sums> \
     (Weights const& by_vectors, Sums (&scores)[2], int row, int first_row, bool is_first, float* sums, \
     tessera::detail::score_range range)"
-  program/attention/detail/weigh_rows.hpp ""
-  program/attention/detail/weigh_rows.hpp:2 ""
   program/attention/head_source.hpp "${given_heads} view, tessera::sequence_lengths lengths, std::int64_t sequence, \
     std::int64_t head, std::int64_t token, std::int64_t channel"
   program/gemm/sum_epilogue.hpp "tessera::gemm_tiles<T, tessera::dense<T>, tessera::dense<T>, add_to_result> const&"

@@ -20,4 +20,5 @@ tessera_check_pieces(ON_HOST reduce "#include \"checks/examples/reduce.hpp\"\n#i
   reduce/row_fold.hpp "std::vector<row_value> const& values, row_coordinate const& coordinate, \
     row_fold<paired_reducer<entropy_reducer<float>, arg_max_reducer<float>>>::part const& other, \
     float largest, float scale, float sum_of_exponentials, bool is_far, float (*power)(float)"
+  reduce/row_parts.hpp "std::vector<row_part<softmax_state<float>, 2>> const& parts"
   reduce/sum.hpp "")

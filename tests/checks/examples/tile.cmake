@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#include <tessera/reduce/sum.hpp>\n\
+tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#include <tessera/reduce/maximum.hpp>\n\
+#include <tessera/reduce/online_softmax.hpp>\n#include <tessera/reduce/row_parts.hpp>\n\
+#include <tessera/reduce/sum.hpp>\n\
 #include <tessera/tile/codes/join_bytes.hpp>\n#include <tessera/tile/multiply_sums.hpp>\n\
 #include <tessera/tile/multiply_staged.hpp>"
   tile/codes/code_widening.hpp "Group const& group, code_scratch& scratch, float& total"
@@ -36,6 +38,11 @@ tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#inclu
   tile/row_schedule.hpp ""
   tile/row_tile.hpp
     "Group const& group, scores::sum_tile& sums, value_scratch& scratch, results::sum_tile& totals"
+  tile/rows/lane_rows.hpp "Group const& group, float const (&from)[4][128]"
+  tile/rows/settle_parts.hpp
+    "Group const& group, void (*read)(int, tessera::row_part<tessera::softmax_state<float>, 0>&)"
+  tile/rows/weigh_rows.hpp ""
+  tile/rows/weigh_rows.hpp:2 ""
   tile/serial/add_products.hpp ""
   tile/serial/add_value_codes.hpp ""
   tile/serial/group.hpp ""

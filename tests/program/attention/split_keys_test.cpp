@@ -9,6 +9,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/row_parts.hpp>
 
 #include "support/catch.hpp"
 
@@ -20,6 +21,7 @@ struct method {
   using softmax = online_softmax<float>;
 };
 using row_type = attention_row<method::softmax::state_type>;
+using row_reducer = part_reducer<method::softmax, row_type>;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 std::size_t at(std::int64_t i) {
@@ -85,15 +87,16 @@ TEST_CASE("a row of no key is neutral, on either side", "[host]") {
   method::softmax const softmax;
   row_type const some = row_of({3.0F, -2.0F}, 1.0F);
   row_type left = row_type::nothing(softmax);
-  auto const by = left.merge(softmax, some);
+  row_reducer const reducer;
+  auto const by = reducer.merge(left, some);
   CHECK(by.of_second == 1.0F);
   CHECK((left.state.reference == some.state.reference && left.state.largest == some.state.largest));
   CHECK((left.state.sum == some.state.sum && left.rounded == some.rounded));
   row_type right = some;
-  CHECK(right.merge(softmax, row_type::nothing(softmax)).of_first == 1.0F);
+  CHECK(reducer.merge(right, row_type::nothing(softmax)).of_first == 1.0F);
   CHECK((right.state.sum == some.state.sum && right.rounded == some.rounded));
   row_type neither = row_type::nothing(softmax);
-  neither.merge(softmax, row_type::nothing(softmax));
+  reducer.merge(neither, row_type::nothing(softmax));
   CHECK((neither.state.sum == 0.0F && neither.rounded == 0.0F && neither.state.reference == -infinity));
 }
 
@@ -103,7 +106,7 @@ TEST_CASE("two rows merge to the row of all their keys, and say what their total
     row_type whole = row_of({1.0F, 0.5F});
     row_type const other = row_of({1.0F + apart, 0.25F + apart}, 2.0F);
     auto const factors = softmax.merge_factors(whole.state, other.state);
-    auto const by = whole.merge(softmax, other);
+    auto const by = row_reducer{}.merge(whole, other);
     CAPTURE(apart);
     CHECK((by.of_first == factors.of_first && by.of_second == factors.of_second));
     double const sum = std::exp2(1.0) + std::exp2(0.5) + std::exp2(1.0 + apart) + std::exp2(0.25 + apart);
@@ -114,7 +117,7 @@ TEST_CASE("two rows merge to the row of all their keys, and say what their total
 
 TEST_CASE("a split is added by the factor that makes it relative to the row's reference", "[host]") {
   row_type whole = row_of({4.0F});
-  whole.add(row_of({2.0F, 2.0F}), 0.25F);
+  row_reducer{}.add(whole, row_of({2.0F, 2.0F}), 0.25F);
   CHECK(whole.state.sum == 1.5F);
   CHECK(whole.rounded == 448.0F * 1.5F);
   CHECK(whole.state.reference == 4.0F);

@@ -19,13 +19,15 @@
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
-#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/reduce/maximum.hpp>
+#include <tessera/reduce/row_parts.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/rows/weigh_rows.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -33,52 +35,106 @@ inline namespace v0 {
 /// Rows of queries that one read of keys and values serves.
 inline constexpr int decode_rows = 8;
 
-/// Sums of weights and of weighted values of a part of a row, which a warp leaves in shared memory. A lane merges those
-/// of several warps. merge_factors() of online_softmax does the same with factors that may be denormal; here they
-/// are 0. Channels: how many channels of the values a lane has.
-template <int Channels>
-struct relative_sums {
-  static constexpr float no_reference = -3.0e38F;  ///< below all finite scores; its difference to itself is 0
-
-  float reference;  ///< what scores are relative to, in base 2: no_reference or minus infinity before the first one
-  float sum;        ///< the sum of weights, 2^(score - reference)
-  float totals[Channels];  ///< the sum of weighted values of each channel
-
-  /// Merges part(0) to part(Parts - 1), in order, relative to the largest of their references. part(i) gives
-  /// relative_sums. The reference of a row that has no weights becomes minus infinity.
-  template <int Parts, class Part>
-  __device__ __forceinline__ static relative_sums join(Part const& part) {
-    relative_sums all{no_reference, 0.0F, {}};
-#pragma unroll
-    for (int i = 0; i < Parts; ++i) {
-      all.reference = fmaxf(all.reference, part(i).reference);
-    }
-#pragma unroll
-    for (int i = 0; i < Parts; ++i) {
-      relative_sums const one = part(i);
-      float const factor = fast_exp2(one.reference - all.reference);
-      all.sum = __fmaf_rn(factor, one.sum, all.sum);
-#pragma unroll
-      for (int channel = 0; channel < Channels; ++channel) {
-        all.totals[channel] = __fmaf_rn(factor, one.totals[channel], all.totals[channel]);
-      }
-    }
-    all.reference = all.sum == 0.0F ? -infinity : all.reference;
-    return all;
-  }
+/// Powers of 2 by one instruction.
+struct fast_binary_power {
+  __device__ __forceinline__ static float of(float exponent) { return fast_exp2(exponent); }
 };
+/// Powers of e by two instructions.
+struct fast_natural_power {
+  __device__ __forceinline__ static float of(float exponent) { return fast_exp2(exponent * 1.4426950408889634F); }
+};
+
+/// The softmax of weigh_rows, and of parts of rows that programs of devices merge (reduce/row_parts.hpp). A state has
+/// no largest score besides its reference. Factors of online_softmax may be denormal; here they are 0. Power:
+/// fast_binary_power, or fast_natural_power for natural scores.
+template <class Power = fast_binary_power>
+struct relative_softmax {
+  using largest_type = maximum_reducer<float>;   ///< a Reducer of a tile's scores
+  using sum_type = sum_reducer<float>;           ///< a Reducer of a tile's weights
+  static constexpr bool sums_whole_rows = true;  ///< states are those of whole rows
+  /// What is known of scores.
+  struct state_type {
+    float reference;  ///< the largest score; minus infinity before the first one
+    float sum;        ///< the sum of weights, the powers of score - reference
+  };
+  using input_type = float;
+  /// The factors of two weighted sums, so that they can be added.
+  struct factors {
+    float of_first;   ///< the factor of the first state's weighted sum
+    float of_second;  ///< the factor of the second state's weighted sum
+  };
+
+  __device__ __forceinline__ constexpr state_type identity() const { return {-infinity, 0.0F}; }
+  __device__ __forceinline__ void push(state_type& state, float score) const { merge(state, {score, 1.0F}); }
+  __device__ __forceinline__ factors merge(state_type& into, state_type const& other) const {
+    factors const by = merge_factors(into, other);
+    into = {fmaxf(into.reference, other.reference), into.sum * by.of_first + other.sum * by.of_second};
+    return by;
+  }
+  /// The factors by which merge() multiplies the sums of both states.
+  __device__ __forceinline__ factors merge_factors(state_type const& first, state_type const& second) const {
+    float const reference = known(fmaxf(first.reference, second.reference));
+    return {Power::of(first.reference - reference), Power::of(second.reference - reference)};
+  }
+
+  /// What the sums of a part are multiplied by where `whole` has no smaller reference.
+  __device__ __forceinline__ float factor(state_type const& part, state_type const& whole) const {
+    return Power::of(part.reference - known(whole.reference));
+  }
+
+  /// Begins a tile of scores. Returns the factor of what was added up before.
+  __device__ __forceinline__ float turn(state_type& state, float largest) const {
+    float const before = state.reference;
+    state.reference = fmaxf(before, largest);
+    return Power::of(before - known(state.reference));
+  }
+  /// The weight of a score of the tile; 0 for minus infinity.
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return Power::of(score - known(state.reference));
+  }
+  /// Adds the tile's weights.
+  __device__ __forceinline__ void add(state_type& state, float factor, float sum) const {
+    state.sum = __fmaf_rn(state.sum, factor, sum);
+  }
+
+ private:
+  /// What is subtracted from scores: 0 where all of them are minus infinity.
+  __device__ __forceinline__ static float known(float reference) { return reference == -infinity ? 0.0F : reference; }
+};
+/// The same for rows of one tile, before which nothing was added up: it needs no state to begin with.
+template <class Power = fast_binary_power>
+struct tile_softmax : relative_softmax<Power> {
+  using typename relative_softmax<Power>::state_type;
+
+  /// Begins the tile. Nothing is to be multiplied by the factor.
+  __device__ __forceinline__ float turn(state_type& state, float largest) const {
+    state.reference = largest;
+    return 0.0F;
+  }
+  /// Takes the tile's weights.
+  __device__ __forceinline__ void add(state_type& state, float, float sum) const { state.sum = sum; }
+};
+/// Sums of weights and of weighted values of a part of a row. Channels: how many of the values.
+template <int Channels>
+using relative_part = row_part<relative_softmax<>::state_type, Channels>;
+/// Merges such parts.
+template <int Channels>
+using relative_reducer = part_reducer<relative_softmax<>, relative_part<Channels>>;
 
 /// The softmax of weigh_rows_with_headroom.
 struct decode_softmax {
-  using sum_type = sum_reducer<float>;     ///< a Reducer of a tile's weights
-  static constexpr float headroom = 8.0F;  ///< how far a score may be above the reference, in base 2
+  using largest_type = maximum_reducer<float>;  ///< a Reducer of a tile's scores
+  using sum_type = sum_reducer<float>;          ///< a Reducer of a tile's weights
+  static constexpr float headroom = 8.0F;       ///< how far a score may be above the reference, in base 2
+  /// The reference before the first score: below all finite ones; its difference to itself is 0.
+  static constexpr float no_reference = -3.0e38F;
   /// What a lane knows of a row.
   struct state_type {
     float reference;  ///< what scores are relative to, the same in all lanes of the row
     float sum;        ///< the sum of the lane's weights
   };
 
-  __device__ __forceinline__ static state_type identity() { return {relative_sums<1>::no_reference, 0.0F}; }
+  __device__ __forceinline__ static state_type identity() { return {no_reference, 0.0F}; }
   /// Whether a score is too far above the reference.
   __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
     return largest > state.reference + headroom;

@@ -230,13 +230,13 @@ struct decode_schedule {
   /// Merges two channels of a row over all warps, and writes them.
   template <class Splits>
   __device__ __forceinline__ void join(decode_work_item const& work, Splits const& all, int number, int pair) const {
-    using part_type = relative_sums<2>;
-    auto const joined = part_type::template join<Warps>([&](int warp) {
+    auto const joined = merge_parts<Warps>(relative_reducer<2>{}, [&](int warp) {
       float2 const two = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
-      return part_type{all(warp).reference[number], all(warp).sum[number], {two.x, two.y}};
+      return relative_part<2>{{all(warp).reference[number], all(warp).sum[number]}, {two.x, two.y}};
     });
-    write(work, row_of(work, number), pair, {{joined.reference, joined.reference, joined.sum}, joined.sum},
-          {joined.totals[0], joined.totals[1]});
+    float const sum = joined.state.sum;
+    float const reference = sum == 0.0F ? -infinity : joined.state.reference;  // not no_reference
+    write(work, row_of(work, number), pair, {{reference, reference, sum}, sum}, {joined.values[0], joined.values[1]});
   }
   __device__ __forceinline__ void write(decode_work_item const& work, row_coordinates const& of, int pair,
                                         row_type const& row, float2 total) const {

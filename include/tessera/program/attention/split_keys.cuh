@@ -16,7 +16,8 @@
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
-#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/rows/lane_rows.cuh>
+#include <tessera/tile/rows/settle_parts.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -31,7 +32,6 @@ struct join_decoded {
   static constexpr int parts = 4;  ///< warps, which take splits round-robin
   static constexpr int lanes = 32 * parts;
   static constexpr int columns = 32;                                 ///< channels of a group
-  static constexpr int lane_rows = most_attention_splits / 32;       ///< splits whose states a lane loads
   static constexpr int warp_splits = most_attention_splits / parts;  ///< splits that a warp adds up
   static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that a block fits beside other programs
   static constexpr bool waits_for_stream = true;
@@ -73,7 +73,7 @@ struct join_decoded {
     wait_for_stream();
     value_terms const terms = results.terms_of(at.sequence, at.head, min(channel, channels - 1));
     row_type whole;
-    scratch.totals[part][lane] = add(at, min(channel, channels - 1), part, lane, whole);
+    scratch.totals[part][lane] = add(at, min(channel, channels - 1), part, whole);
     finished_row const finished = results.finish(at.sequence, at.head, at.query, whole);
     group.sync();
     if (part == 0 && channel < channels) {
@@ -95,66 +95,43 @@ struct join_decoded {
     std::uint32_t head;
     std::uint32_t query;
   };
+  using reducer_type = part_reducer<softmax_type, row_type>;
+  using rows_type = lane_rows<row_type, 1, most_attention_splits, cuda_warp>;  ///< a column is a split
+  using factors_type = lane_rows<float, 1, most_attention_splits, cuda_warp>;
 
   /// The sum of a warp's splits in a channel, relative to the largest reference of all splits. `whole` becomes the
   /// state of all splits, the same in all warps.
-  __device__ __forceinline__ float add(coordinates const& at, int channel, int part, int lane, row_type& whole) const {
+  __device__ __forceinline__ float add(coordinates const& at, int channel, int part, row_type& whole) const {
+    cuda_warp const warp;
     float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
     auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
     auto const count = static_cast<int>(partials.splits());
-    float4 row[lane_rows];
-#pragma unroll
-    for (int i = 0; i < lane_rows; ++i) {
-      int const split = lane + 32 * i;
-      row[i] = split < count ? load_from_l2(rows + split * partials.rows.strides[0]) : nothing();
-    }
+    reducer_type const reducer;
+    typename rows_type::sum_tile of_splits;
+    rows_type::each_with_row(warp, of_splits, [&](int, int split, row_type& one) {
+      one = split < count ? row_from(load_from_l2(rows + split * partials.rows.strides[0])) : reducer.identity();
+    });
     float total[warp_splits];
 #pragma unroll
     for (int i = 0; i < warp_splits; ++i) {
       int const split = part + parts * i;
       total[i] = split < count ? load_from_l2(totals + split * partials.totals.strides[0]) : 0.0F;
     }
-    float factor[lane_rows];
-    find_factors(row, factor, whole);
+    typename factors_type::sum_tile factors;
+    typename rows_type::template row_values<row_type> wholes;
+    settle_parts<rows_type, factors_type>(warp, reducer, of_splits, factors, wholes);
+    rows_type::each_row(
+        warp, [&](int, row_type const& of_row) { whole = of_row; }, wholes);
     float sum = 0.0F;
 #pragma unroll
     for (int i = 0; i < warp_splits; ++i) {
-      float const by = shuffle(factor[parts * i / 32], part + parts * i % 32);
+      float const by = factors_type::at(warp, factors, 0, parts * i / 32 * 32, part + parts * i % 32);
       sum = part + parts * i < count ? __fmaf_rn(total[i], by, sum) : sum;
     }
     return sum;
   }
-  __device__ __forceinline__ static float4 nothing() {
-    float const lowest = -__int_as_float(0x7f800000);
-    return {lowest, lowest, 0.0F, 0.0F};
-  }
-
-  /// Finds the factors of the splits, and the state of all splits together.
-  __device__ __forceinline__ static void find_factors(float4 const (&row)[lane_rows], float (&factor)[lane_rows],
-                                                      row_type& whole) {
-    softmax_type const softmax;
-    whole = row_type::nothing(softmax);
-#pragma unroll
-    for (float4 const& one : row) {
-      whole.state.largest = fmaxf(whole.state.largest, one.x);
-      whole.state.reference = fmaxf(whole.state.reference, one.y);
-    }
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      whole.state.largest = fmaxf(whole.state.largest, shuffle_xor(whole.state.largest, step));
-      whole.state.reference = fmaxf(whole.state.reference, shuffle_xor(whole.state.reference, step));
-    }
-#pragma unroll
-    for (int i = 0; i < lane_rows; ++i) {
-      row_type const split{{row[i].x, row[i].y, row[i].z}, row[i].w};
-      factor[i] = softmax.merge_factors(split.state, whole.state).of_first;
-      whole.add(split, factor[i]);
-    }
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      whole.state.sum += shuffle_xor(whole.state.sum, step);
-      whole.rounded += shuffle_xor(whole.rounded, step);
-    }
+  __device__ __forceinline__ static row_type row_from(float4 const& four) {
+    return {{four.x, four.y, four.z}, four.w};
   }
 };
 

@@ -12,6 +12,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/row_parts.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
@@ -19,29 +20,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What is known of a row of scores after some of its keys.
+/// What is known of a row of scores after some of its keys: a part that part_reducer merges (reduce/row_parts.hpp).
 template <class State>
 struct attention_row {
+  static constexpr int count = 1;  ///< weighted sums besides the state's own sum of weights
+
   State state;    ///< the softmax's state
   float rounded;  ///< the sum of the weights' codes
+
+  /// The sum of the weights' codes.
+  TESSERA_FN constexpr float& value(int) { return rounded; }
+  /// The sum of the weights' codes.
+  TESSERA_FN constexpr float const& value(int) const { return rounded; }
 
   /// The row before its first key.
   template <class Softmax>
   [[nodiscard]] TESSERA_FN static constexpr attention_row nothing(Softmax const& softmax) {
     return {softmax.identity(), 0.0F};
-  }
-  /// Adds the sums of other keys of the row; `factor` makes them relative to this row's reference.
-  TESSERA_FN void add(attention_row const& other, float factor) {
-    state.sum += other.state.sum * factor;
-    rounded += other.rounded * factor;
-  }
-  /// Merges other keys of the row. Returns the factors that the sums of weighted values of both are to be multiplied
-  /// by.
-  template <class Softmax>
-  TESSERA_FN typename Softmax::factors merge(Softmax const& softmax, attention_row const& other) {
-    auto const by = softmax.merge(state, other.state);
-    rounded = rounded * by.of_first + other.rounded * by.of_second;
-    return by;
   }
 };
 
@@ -191,6 +186,7 @@ struct merge_attention {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  using reducer_type = part_reducer<softmax_type, row_type>;
   static constexpr int parts = 4;         ///< parts of the splits, which are added at the same time
   static constexpr int part_lanes = 128;  ///< lanes that add a part
   static constexpr int lanes = parts * part_lanes;
@@ -241,7 +237,7 @@ struct merge_attention {
     group.sync();
     for (int lane : group) {
       if (lane < splits) {
-        scratch.factors[lane] = factor_of(scratch, lane);
+        scratch.factors[lane] = reducer_type{}.factor(scratch.rows[lane], nothing_of(scratch));
       }
     }
     group.sync();
@@ -266,8 +262,9 @@ struct merge_attention {
     for (int split = 0; split < splits; ++split) {
       scratch.rows[split] = partials.rows(split, at.sequence, at.head, at.query);
     }
+    row_type const nothing = nothing_of(scratch);
     for (int split = 0; split < splits; ++split) {
-      scratch.factors[split] = factor_of(scratch, split);
+      scratch.factors[split] = reducer_type{}.factor(scratch.rows[split], nothing);
     }
     float totals[most_channels] = {};
     for (int part = 0; part < parts; ++part) {
@@ -307,14 +304,9 @@ struct merge_attention {
     }
   }
 
-  /// The factor that makes a split relative to the largest reference.
-  TESSERA_FN float factor_of(scratch_type const& scratch, int split) const {
-    softmax_type const softmax;
-    state_type whole = softmax.identity();
-    for (int i = 0; i < static_cast<int>(partials.splits()); ++i) {
-      whole.reference = max(whole.reference, scratch.rows[i].state.reference);
-    }
-    return softmax.merge_factors(scratch.rows[split].state, whole).of_first;
+  /// A row without keys, relative to the largest reference of the splits.
+  TESSERA_FN row_type nothing_of(scratch_type const& scratch) const {
+    return begin_parts(reducer_type{}, static_cast<int>(partials.splits()), [&](int i) { return scratch.rows[i]; });
   }
 
   /// The splits from `begin` to `end` - 1.
@@ -330,10 +322,10 @@ struct merge_attention {
     return {begin, min(begin + each, splits)};
   }
   /// The state of the row's keys in some splits.
-  TESSERA_FN static row_type row_of(scratch_type const& scratch, split_range range) {
-    auto sum = row_type::nothing(softmax_type{});
+  TESSERA_FN row_type row_of(scratch_type const& scratch, split_range range) const {
+    row_type sum = nothing_of(scratch);
     for (int split = range.begin; split < range.end; ++split) {
-      add(sum, scratch.rows[split], scratch.factors[split]);
+      reducer_type{}.add(sum, scratch.rows[split], scratch.factors[split]);
     }
     return sum;
   }
@@ -367,9 +359,9 @@ struct merge_attention {
 
   /// The finished row, of all parts.
   TESSERA_FN finished_row finish(coordinates const& at, scratch_type const& scratch) const {
-    auto whole = row_type::nothing(softmax_type{});
-    for (int part = 0; part < parts; ++part) {
-      add(whole, scratch.part_rows[part], 1.0F);
+    row_type whole = scratch.part_rows[0];
+    for (int part = 1; part < parts; ++part) {
+      reducer_type{}.add(whole, scratch.part_rows[part], 1.0F);
     }
     return results.finish(at.sequence, at.head, at.query, whole);
   }
@@ -383,13 +375,6 @@ struct merge_attention {
     if (channel == 0) {
       results.write_log_sum_exp(at.sequence, at.head, at.query, row);
     }
-  }
-
-  /// Adds a part of the row; `factor` makes it relative to the largest reference.
-  TESSERA_FN static void add(row_type& whole, row_type const& part, float factor) {
-    whole.state.largest = max(whole.state.largest, part.state.largest);
-    whole.state.reference = max(whole.state.reference, part.state.reference);
-    whole.add(part, factor);
   }
 };
 

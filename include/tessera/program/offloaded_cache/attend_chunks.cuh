@@ -14,12 +14,10 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
-#include <tessera/reduce/maximum.hpp>
-#include <tessera/reduce/sum.hpp>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/rows/weigh_rows.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -83,7 +81,7 @@ struct attend_rows {
 
  private:
   using values_type = uint4[2][parts][4];  ///< values of both halves of the warp's tokens
-  using part_type = relative_sums<4>;      ///< four channels of a row
+  using part_type = relative_part<4>;      ///< four channels of a row
   using scores_type = row_tile<T, shape<16, warp_tokens, 16>, cuda_warp>;
   using results_type = row_tile<T, shape<16, 64, warp_tokens>, cuda_warp>;
 
@@ -151,24 +149,16 @@ struct attend_rows {
     scores_type::each_with_row(group, scores, [&](int, int token, float& score) {
       score = scratch.keys[warp_tokens * warp + token] != nullptr ? factor * score : -infinity;
     });
-    typename scores_type::template row_values<float> largest;
-    typename scores_type::template row_values<float> sums;
-    scores_type::each_row(
-        group, [](int, float& most) { most = -infinity; }, largest);
-    scores_type::reduce_rows(group, maximum_reducer<float>{}, scores, largest);
-    scores_type::each_with_row(
-        group, scores,
-        [](int, int, float& score, float most) { score = fast_exp2(score - (most == -infinity ? 0.0F : most)); },
-        largest);
-    scores_type::fold_lanes(group, sum_reducer<float>{}, scores, sums);
-    scores_type::merge_lanes(group, sum_reducer<float>{}, sums);
+    typename scores_type::template row_values<tile_softmax<>::state_type> states;
+    typename scores_type::template row_values<float> factors;
+    weigh_rows<scores_type>(group, tile_softmax<>{}, scores, states, factors);
     scores_type::each_row_once(
         group,
-        [&](int row, float most, float sum) {
-          scratch.largest[warp][row] = most;
-          scratch.sums[warp][row] = sum;
+        [&](int row, tile_softmax<>::state_type const& state) {
+          scratch.largest[warp][row] = state.reference;
+          scratch.sums[warp][row] = state.sum;
         },
-        largest, sums);
+        states);
   }
 
   __device__ __forceinline__ void leave(scratch_type& scratch, float const (&totals)[8 * parts][4], int warp,
@@ -197,15 +187,15 @@ struct attend_rows {
     constexpr int fours = Channels / 4;
     for (int i = lane; i < rows * fours; i += lanes) {
       int const row = i / fours;
-      auto const all = part_type::template join<warps>([&](int warp) {
+      auto const all = merge_parts<warps>(relative_reducer<4>{}, [&](int warp) {
         float4 const four = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
-        return part_type{scratch.largest[warp][row], scratch.sums[warp][row], {four.x, four.y, four.z, four.w}};
+        return part_type{{scratch.largest[warp][row], scratch.sums[warp][row]}, {four.x, four.y, four.z, four.w}};
       });
       std::int64_t const query = head * rows + row;
-      *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = {all.totals[0], all.totals[1],
-                                                                                        all.totals[2], all.totals[3]};
+      *reinterpret_cast<float4*>(&call.step.totals(split, at, query, i % fours * 4)) = {all.values[0], all.values[1],
+                                                                                        all.values[2], all.values[3]};
       if (i % fours == 0) {
-        call.step.states(split, at, query) = {all.reference, all.reference, all.sum};
+        call.step.states(split, at, query) = {all.state.reference, all.state.reference, all.state.sum};
       }
     }
   }

@@ -16,6 +16,7 @@
 #include <tessera/program/offloaded_cache/cache_memory.hpp>
 #include <tessera/program/offloaded_cache/detail/attended_token.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/row_parts.hpp>
 #include <tessera/tile/per_lane.hpp>
 
 namespace tessera {
@@ -146,22 +147,22 @@ struct merge_chunks {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     using softmax_type = online_softmax<float>;
-    softmax_type const softmax;
+    using part_type = row_part<softmax_type::state_type, 1>;
+    part_reducer<softmax_type, part_type> const reducer;
     std::int64_t const at = which / extents.query_heads;
     std::int64_t const head = which % extents.query_heads;
     bool const is_there = step.sequence(extents, sequences, at) >= 0;
     std::int64_t const splits = is_there ? resident_splits(extents) + selected_splits(extents) : 0;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
-        auto state = softmax.identity();
-        float total = 0.0F;
+        part_type all = reducer.identity();
         for (std::int64_t split = 0; split < splits; ++split) {
-          auto const by = softmax.merge(state, step.states(split, at, head));
-          total = total * by.of_first + step.totals(split, at, head, channel) * by.of_second;
+          reducer.merge(all, {step.states(split, at, head), {step.totals(split, at, head, channel)}});
         }
-        finished_row const row =
-            is_there ? finish_attention_row<softmax_type>({state, state.sum}, -infinity, 0.0F) : no_attention_row();
-        results(at, head, channel) = store<Result>(row.inverse == 0.0F ? 0.0F : total * row.inverse);
+        finished_row const row = is_there
+                                     ? finish_attention_row<softmax_type>({all.state, all.state.sum}, -infinity, 0.0F)
+                                     : no_attention_row();
+        results(at, head, channel) = store<Result>(row.inverse == 0.0F ? 0.0F : all.values[0] * row.inverse);
         if (channel == 0 && log_sum_exp.data != nullptr) {
           log_sum_exp(at, head) = row.log_sum_exp;
         }

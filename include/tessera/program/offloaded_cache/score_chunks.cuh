@@ -30,10 +30,10 @@
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
 #include <tessera/program/offloaded_cache/detail/score_work.cuh>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/bulk_tensor.cuh>
@@ -42,6 +42,8 @@
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/rows/lane_rows.cuh>
+#include <tessera/tile/rows/weigh_rows.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -128,6 +130,8 @@ struct score_means {
   }
 
  private:
+  using softmax_type = tile_softmax<fast_natural_power>;
+  using rows_type = lane_rows<float, rows_together, scored_chunks, cuda_warp>;  ///< scores that are written together
   using state_type = pipeline_state<stages>;
   using raw_type = typename lines_type::raw_type;
   using queries_type = typename lines_type::queries_type;
@@ -322,54 +326,29 @@ struct score_means {
   /// Writes the scores and sums of some queries, whose shuffles overlap.
   __device__ __forceinline__ void finish_rows(score_part const& part, float const (&kept)[Rows][row_floats], int first,
                                               int lane) const {
-    constexpr int each = static_cast<int>(scored_chunks) / 32;
+    cuda_warp const group;
     auto const& scores = call.step.scores;
     float* const to = scores.data + scores.offset(part.work.row + part.first + lane, part.head, first);
-    float values[rows_together][each];
-    float largest[rows_together];
-    float totals[rows_together] = {};
-#pragma unroll
-    for (int row = 0; row < rows_together; ++row) {
-      largest[row] = -infinity;
-#pragma unroll
-      for (int i = 0; i < each; ++i) {
-        bool const is_open = part.chunk_slots[i] != static_cast<std::int16_t>(chunk_slot::exact);
-        values[row][i] = is_open ? call.scale * kept[first + row][32 * i + lane] : -infinity;
-        if (first + row < rows && part.first + 32 * i + lane < part.end) {
-          to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[row][i];
-        }
-        largest[row] = fmaxf(largest[row], values[row][i]);
+    typename rows_type::sum_tile values;
+    rows_type::each_with_row(group, values, [&](int row, int chunk, float& value) {
+      bool const is_open = part.chunk_slots[chunk / 32] != static_cast<std::int16_t>(chunk_slot::exact);
+      value = is_open ? call.scale * kept[first + row][chunk] : -infinity;
+      if (first + row < rows && part.first + chunk < part.end) {
+        to[chunk / 32 * 32 * scores.strides[0] + row * scores.strides[2]] = value;
       }
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-#pragma unroll
-      for (float& most : largest) {
-        most = fmaxf(most, shuffle_xor(most, distance));
-      }
-    }
-#pragma unroll
-    for (int row = 0; row < rows_together; ++row) {
-      float const reference = largest[row] == -infinity ? 0.0F : largest[row];
-#pragma unroll
-      for (float const value : values[row]) {
-        totals[row] += fast_exp2((value - reference) * 1.4426950408889634F);
-      }
-    }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-#pragma unroll
-      for (float& total : totals) {
-        total += shuffle_xor(total, distance);
-      }
-    }
-#pragma unroll
-    for (int row = 0; row < rows_together; ++row) {
-      if (lane == row && first + row < rows) {
-        call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + first + row) = {largest[row],
-                                                                                                          totals[row]};
-      }
-    }
+    });
+    typename rows_type::template row_values<softmax_type::state_type> states;
+    typename rows_type::template row_values<float> factors;
+    weigh_rows<rows_type>(group, softmax_type{}, values, states, factors);
+    rows_type::each_row_once(
+        group,
+        [&](int row, softmax_type::state_type const& state) {
+          if (first + row < rows) {
+            call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + first + row) = {
+                state.reference, state.sum};
+          }
+        },
+        states);
   }
 };
 

@@ -8,7 +8,7 @@
 /// that the block's rows see, from the last to the first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, in fp32 registers;
-///  * makes weights P of them (attention/detail/weigh_rows.hpp, and dense_softmax.cuh), packed in pairs, in registers
+///  * makes weights P of them (tile/rows/weigh_rows.hpp, and dense_softmax.cuh), packed in pairs, in registers
 ///    where the tensor cores take them as the left operand;
 ///  * multiplies P by values, which lie as the caller has them, and adds to O, in fp32 registers.
 ///
@@ -42,7 +42,6 @@
 #include <tessera/program/attention/detail/dense_softmax.cuh>
 #include <tessera/program/attention/detail/forward_output.cuh>
 #include <tessera/program/attention/detail/key_limits.cuh>
-#include <tessera/program/attention/detail/weigh_rows.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
@@ -55,6 +54,7 @@
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/rows/weigh_rows.hpp>
 #include <tessera/tuning/attention/dense.hpp>
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `sloped_softmax`: a warpgroup's online softmax over tiles of scores whose operands are not quantized, for
-/// attention/detail/weigh_rows.hpp. References are the largest scores so far, as they are; `slope` makes logits in base
+/// tile/rows/weigh_rows.hpp. References are the largest scores so far, as they are; `slope` makes logits in base
 /// 2 of them. For tile j,
 ///
 ///     M_j = max(M_(j-1), largest score)
@@ -17,6 +17,7 @@
 
 #include <tessera/concepts/reducer.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/tile/cuda/exponential.cuh>
 
 namespace tessera {
@@ -51,6 +52,7 @@ static_assert(PairReducer<two_sums_reducer>);
 
 /// The softmax of weigh_rows.
 struct sloped_softmax {
+  using largest_type = maximum_reducer<float>;        ///< a Reducer of a tile's scores
   using sum_type = two_sums_reducer;                  ///< a Reducer of a tile's weights
   static constexpr bool sums_whole_rows = false;      ///< lanes add up their own weights
   static constexpr float log2_of_top = 8.807354922F;  ///< of the largest weight, 448

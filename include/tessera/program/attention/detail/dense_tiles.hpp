@@ -37,15 +37,16 @@
 #include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
-#include <tessera/program/attention/detail/weigh_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/multiply_sums.hpp>
 #include <tessera/tile/row_tile.hpp>
+#include <tessera/tile/rows/weigh_rows.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/attention_block_list.hpp>
@@ -86,6 +87,7 @@ template <class T, class Result, class Bias, int Channels>
 struct dense_tiles {
   /// The softmax of weigh_rows.
   struct softmax_type : online_softmax<float> {
+    using largest_type = maximum_reducer<float>;   ///< a Reducer of a tile's scores
     using sum_type = sum_reducer<float>;           ///< a Reducer of a tile's weights
     static constexpr bool sums_whole_rows = true;  ///< sums are merged in each tile
     TESSERA_FN void add(state_type& state, float, float sum) const { state.sum += sum; }

@@ -58,6 +58,7 @@ struct merge_attention_splits {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
+  using reducer_type = part_reducer<softmax_type, row_type>;
   static constexpr int warps = 4;
   static constexpr int lanes = 32 * warps;
   static constexpr int most_channels = 256;
@@ -132,7 +133,7 @@ struct merge_attention_splits {
     std::int32_t const begin = first + warp % parts * each;
     std::int32_t const end = min(begin + each, beyond);
     for (std::int32_t channel = lane % 32 * 4; channel < channels(); channel += 128) {
-      auto whole = row_type::nothing(softmax_type{});
+      row_type whole = reducer_type{}.identity();
       four_floats totals{};
       for (std::int32_t range = begin; range < end; range += at_a_time) {
         add_splits(whole, totals, number, row, channel, range, end);
@@ -157,7 +158,7 @@ struct merge_attention_splits {
     }
     for (int i = 0; i < at_a_time; ++i) {
       if (first + i < end) {
-        auto const by = whole.merge(softmax_type{}, rows[i]);
+        auto const by = reducer_type{}.merge(whole, rows[i]);
         for (int j = 0; j < 4; ++j) {
           totals.values[j] = totals.values[j] * by.of_first + values[i].values[j] * by.of_second;
         }
@@ -167,14 +168,14 @@ struct merge_attention_splits {
 
   /// Finishes a row from the states of its warps.
   TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
-    softmax_type const softmax;
-    auto whole = row_type::nothing(softmax);
+    reducer_type const reducer;
+    row_type whole = reducer.identity();
     for (std::int32_t part = 0; part < parts; ++part) {
-      whole.merge(softmax, scratch.rows[row * parts + part]);
+      reducer.merge(whole, scratch.rows[row * parts + part]);
     }
     for (std::int32_t part = 0; part < parts; ++part) {
       int const warp = row * parts + part;
-      scratch.factors[warp] = softmax.merge_factors(scratch.rows[warp].state, whole.state).of_first;
+      scratch.factors[warp] = reducer.factor(scratch.rows[warp], whole);
     }
     coordinates const at = coordinates_of(head);
     scratch.finished[row] = results.finish(at.sequence, at.head, query, whole);

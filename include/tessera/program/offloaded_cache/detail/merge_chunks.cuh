@@ -9,11 +9,12 @@
 #include <cstdint>
 
 #include <tessera/core/fast_divisor.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/attend_chunks.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
-#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/rows/lane_rows.cuh>
+#include <tessera/tile/rows/settle_parts.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -44,7 +45,7 @@ struct join_chunks {
     bool const is_there = call.step.sequence(call.extents, call.sequences, at) >= 0;
     for (int first_channel = 0; first_channel < static_cast<int>(call.extents.channels); first_channel += 4 * lanes) {
       int const channel = first_channel + 4 * group.lane;
-      sums all{-infinity, 0.0F, {0.0F, 0.0F, 0.0F, 0.0F}};
+      part_type all = relative_reducer<4>{}.identity();
       for (std::int32_t first = 0; is_there && first < splits; first += at_a_time) {
         add(group, all, at, head, channel, first);
       }
@@ -55,26 +56,25 @@ struct join_chunks {
   }
 
  private:
-  /// Sums of a row's splits, relative to `reference`.
-  struct sums {
-    float reference;
-    float weights;
-    float totals[4];
-  };
+  using part_type = relative_part<4>;  ///< four channels of a row
+  /// The states of some splits of a row: a column is a split.
+  using states_type = lane_rows<relative_part<0>, 1, 32, cuda_warp>;
+  using factors_type = lane_rows<float, 1, 32, cuda_warp>;  ///< what their sums are multiplied by
+  static_assert(at_a_time <= states_type::columns);
 
-  __device__ __forceinline__ void add(cuda_warp const& group, sums& all, std::int64_t at, std::int64_t head,
+  /// Merges the splits from `first` on.
+  __device__ __forceinline__ void add(cuda_warp const& group, part_type& all, std::int64_t at, std::int64_t head,
                                       int channel, std::int32_t first) const {
     std::int32_t const count = min(splits - first, at_a_time);
     bool const has_channels = channel < static_cast<int>(call.extents.channels);
-    per_lane<float, cuda_warp> reference;
-    per_lane<float, cuda_warp> weight;
-    reference[group.lane] = -infinity;
-    weight[group.lane] = 0.0F;
-    if (group.lane < count) {
-      softmax_state<float> const& state = call.step.states(first + group.lane, at, head);
-      reference[group.lane] = load_from_l2(&state.reference);
-      weight[group.lane] = load_from_l2(&state.sum);
-    }
+    typename states_type::sum_tile states;
+    states_type::each_with_row(group, states, [&](int, int split, relative_part<0>& state) {
+      state = relative_reducer<0>{}.identity();
+      if (split < count) {
+        softmax_state<float> const& of_split = call.step.states(first + split, at, head);
+        state.state = {load_from_l2(&of_split.reference), load_from_l2(&of_split.sum)};
+      }
+    });
     float4 parts[at_a_time];
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
@@ -82,34 +82,32 @@ struct join_chunks {
                      ? load_from_l2(reinterpret_cast<float4 const*>(&call.step.totals(first + i, at, head, channel)))
                      : float4{0.0F, 0.0F, 0.0F, 0.0F};
     }
-    float const latest = fmaxf(all.reference, maximum(group, reference));
-    float const known = latest == -infinity ? 0.0F : latest;
-    float const before = fast_exp2(all.reference - known);
-    float const by = fast_exp2(reference[group.lane] - known);
-    weight[group.lane] *= by;
-    all.reference = latest;
-    all.weights = __fmaf_rn(all.weights, before, sum(group, weight));
-    for (float& total : all.totals) {
-      total *= before;
-    }
+    typename factors_type::sum_tile factors;
+    typename states_type::template row_values<relative_part<0>> whole;
+    settle_parts<states_type, factors_type>(group, relative_reducer<0>{}, states, factors, whole);
+    part_type some{};
+    states_type::each_row(
+        group, [&](int, relative_part<0> const& row) { some.state = row.state; }, whole);
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
-      float const of_split = shuffle(by, i);
-      all.totals[0] = __fmaf_rn(parts[i].x, of_split, all.totals[0]);
-      all.totals[1] = __fmaf_rn(parts[i].y, of_split, all.totals[1]);
-      all.totals[2] = __fmaf_rn(parts[i].z, of_split, all.totals[2]);
-      all.totals[3] = __fmaf_rn(parts[i].w, of_split, all.totals[3]);
+      float const by = factors_type::at(group, factors, 0, 0, i);
+      some.values[0] = __fmaf_rn(parts[i].x, by, some.values[0]);
+      some.values[1] = __fmaf_rn(parts[i].y, by, some.values[1]);
+      some.values[2] = __fmaf_rn(parts[i].z, by, some.values[2]);
+      some.values[3] = __fmaf_rn(parts[i].w, by, some.values[3]);
     }
+    relative_reducer<4>{}.merge(all, some);
   }
 
-  __device__ __forceinline__ void write(sums const& all, std::int64_t at, std::int64_t head, int channel,
+  __device__ __forceinline__ void write(part_type const& all, std::int64_t at, std::int64_t head, int channel,
                                         bool is_there) const {
     using softmax_type = online_softmax<float>;
-    attention_row<softmax_state<float>> const found{{all.reference, all.reference, all.weights}, all.weights};
+    auto const [reference, weights] = all.state;
+    attention_row<softmax_state<float>> const found{{reference, reference, weights}, weights};
     finished_row const row = is_there ? finish_attention_row<softmax_type>(found, -infinity, 0.0F) : no_attention_row();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      call.results(at, head, channel + i) = store<Result>(row.inverse == 0.0F ? 0.0F : all.totals[i] * row.inverse);
+      call.results(at, head, channel + i) = store<Result>(row.inverse == 0.0F ? 0.0F : all.values[i] * row.inverse);
     }
     if (channel == 0 && call.log_sum_exp.data != nullptr) {
       call.log_sum_exp(at, head) = row.log_sum_exp;

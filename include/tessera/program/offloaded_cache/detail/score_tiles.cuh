@@ -26,15 +26,19 @@
 #include <tessera/core/fast_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
 #include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
 #include <tessera/program/offloaded_cache/detail/score_work.cuh>
 #include <tessera/program/offloaded_cache/score_chunks.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
 #include <tessera/tile/cuda/sm_80/refilled_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/rows/settle_parts.hpp>
+#include <tessera/tile/rows/weigh_rows.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -114,6 +118,10 @@ struct score_tiles {
  private:
   using raw_type = typename lines_type::raw_type;
   using queries_type = typename lines_type::queries_type;
+  using softmax_type = relative_softmax<fast_natural_power>;
+  using rows_type = row_tile<bfloat16, shape<8, tile, 16>, cuda_warp>;  ///< a row is a query, a column a chunk
+  /// What a lane knows of its scores.
+  using states_type = typename rows_type::template row_values<softmax_type::state_type>;
   static constexpr int most_beyond = line_bytes % 16 == 0 ? 0 : 12;  ///< bytes between multiples of 16 and lines
   static constexpr int copiers = 16;                                 ///< lanes that copy a chunk's lines together
 
@@ -180,11 +188,10 @@ struct score_tiles {
 
   /// What a lane keeps while it scores a part.
   struct tally {
-    std::uint32_t exact;        ///< which of the lane's chunks are exact: see exact_ones
-    int line;                   ///< where the lane's first line begins in a stage
-    float* to;                  ///< the score of chunk number `lane` of those that are written next
-    float largest[2 * halves];  ///< largest scores of the lane's queries
-    float total[2 * halves];    ///< sums of exponentials of scores less the largest one
+    std::uint32_t exact;         ///< which of the lane's chunks are exact: see exact_ones
+    int line;                    ///< where the lane's first line begins in a stage
+    float* to;                   ///< the score of chunk number `lane` of those that are written next
+    states_type states[halves];  ///< sums of exponentials of scores less the largest one
   };
 
   __device__ __forceinline__ void score_all(cuda_block<lanes> const& group, scratch_type& scratch) const {
@@ -257,8 +264,9 @@ struct score_tiles {
     kept.line = own_line + beyond(score_line_of(call, part.work, part.first + lane / 4));
     kept.to = scores.data + scores.offset(part.work.row + part.first + lane, part.head, 0);
 #pragma unroll
-    for (float& largest : kept.largest) {
-      largest = -infinity;
+    for (states_type& states : kept.states) {
+      rows_type::each_row(
+          cuda_warp{}, [](int, softmax_type::state_type& state) { state = softmax_type{}.identity(); }, states);
     }
     return kept;
   }
@@ -281,26 +289,25 @@ struct score_tiles {
     std::int32_t const first = part.first + number * tile + lane / 4;
     lines_type lines;
     lines.load(stage + kept.line, stage + kept.line + 8 * pitch, lane);
-    float scores[halves][4];
+    typename rows_type::sum_tile scores[halves];
 #pragma unroll
     for (int set = 0; set < halves; ++set) {
-      lines.multiply(scores[set], queries[set]);
+      lines.multiply(scores[set].values[0][0], queries[set]);
     }
     if constexpr (doubts_nans<lines_type>) {
       score_nans(part, first, scores, lane);
     }
+    cuda_warp const group;
     std::uint32_t const exact = kept.exact >> (number % 2 * 16 + number / 2);
     bool const are_open[2] = {first < part.end && (exact & 1U) == 0, first + 8 < part.end && (exact >> 8 & 1U) == 0};
-    int const column = number * tile % together + lane / 4;
 #pragma unroll
-    for (int query = 0; query < 2 * halves; ++query) {
-      float values[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        values[i] = are_open[i] ? call.scale * scores[query / 2][2 * i + query % 2] : -infinity;
-        rows_of_scores[query / 2 * 8 + 2 * (lane % 4) + query % 2][column + 8 * i] = values[i];
-      }
-      add(kept.largest[query], kept.total[query], values);
+    for (int set = 0; set < halves; ++set) {
+      rows_type::each_with_row(group, scores[set], [&](int query, int chunk, float& score) {
+        score = are_open[chunk / 8] ? call.scale * score : -infinity;
+        rows_of_scores[8 * set + query][number * tile % together + chunk] = score;
+      });
+      typename rows_type::template row_values<float> factors;
+      weigh_lanes<rows_type>(group, softmax_type{}, scores[set], kept.states[set], factors);
     }
     std::int32_t const end = (number + 1) * tile;
     if (end % together == 0 || part.first + end >= part.end) {
@@ -321,29 +328,15 @@ struct score_tiles {
     }
     sync_warp();  // the next scores overwrite these
   }
-  /// What a sum of exponentials is less than is 0 where all scores are minus infinity.
-  __device__ __forceinline__ static float reference_of(float largest) {
-    return largest == -infinity ? 0.0F : largest;
-  }
-  __device__ __forceinline__ static float exponential(float less) {
-    return fast_exp2(less * 1.4426950408889634F);
-  }
-  __device__ __forceinline__ static void add(float& largest, float& total, float const (&values)[2]) {
-    float const before = largest;
-    largest = fmaxf(largest, fmaxf(values[0], values[1]));
-    float const reference = reference_of(largest);
-    total = total * exponential(before - reference) + exponential(values[0] - reference) +
-            exponential(values[1] - reference);
-  }
-
   /// Scores chunks whose score is NaN as the portable program does. There are none where keys and queries are finite.
-  __device__ __forceinline__ void score_nans(score_part const& part, std::int32_t first, float (&scores)[halves][4],
-                                             int lane) const {
+  __device__ __forceinline__ void score_nans(score_part const& part, std::int32_t first,
+                                             typename rows_type::sum_tile (&scores)[halves], int lane) const {
+    auto const score_of = [&](int i) -> float& { return scores[i / 4].values[0][0][i % 4]; };
     std::uint32_t are_nan = 0;
 #pragma unroll
     for (int i = 0; i < 4 * halves; ++i) {
       bool const is_there = first + i % 4 / 2 * 8 < part.end && i / 4 * 8 + 2 * (lane % 4) + i % 2 < rows;
-      are_nan |= is_there && is_nan(scores[i / 4][i % 4]) ? 1U << i : 0U;
+      are_nan |= is_there && is_nan(score_of(i)) ? 1U << i : 0U;
     }
 #pragma unroll 1
     for (int at = 0; are_nan >> at != 0; ++at) {
@@ -352,7 +345,7 @@ struct score_tiles {
         float const score = score_by_selector(call, part.work, query, part.head, first + at % 4 / 2 * 8);
 #pragma unroll
         for (int i = 0; i < 4 * halves; ++i) {
-          scores[i / 4][i % 4] = i == at ? score : scores[i / 4][i % 4];
+          score_of(i) = i == at ? score : score_of(i);
         }
       }
     }
@@ -363,22 +356,25 @@ struct score_tiles {
     if (part.is_empty()) {
       return;
     }
+    using lane_part = row_part<softmax_type::state_type, 0>;
+    cuda_warp const group;
 #pragma unroll
-    for (int query = 0; query < 2 * halves; ++query) {
-      float largest = kept.largest[query];
-#pragma unroll
-      for (int distance = 16; distance >= 4; distance /= 2) {
-        largest = fmaxf(largest, shuffle_xor(largest, distance));
-      }
-      float total = kept.total[query] * exponential(kept.largest[query] - reference_of(largest));
-#pragma unroll
-      for (int distance = 16; distance >= 4; distance /= 2) {
-        total += shuffle_xor(total, distance);
-      }
-      int const row = query / 2 * 8 + 2 * (lane % 4) + query % 2;
-      if (lane < 4 && row < rows) {
-        call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + row) = {largest, total};
-      }
+    for (int set = 0; set < halves; ++set) {
+      typename rows_type::template row_values<lane_part> parts;
+      rows_type::each_row(
+          group, [](int, softmax_type::state_type const& state, lane_part& own) { own = {state}; }, kept.states[set],
+          parts);
+      merge_part_lanes<rows_type>(group, part_reducer<softmax_type, lane_part>{}, parts);
+      rows_type::each_row_once(
+          group,
+          [&](int query, lane_part const& all) {
+            int const row = 8 * set + query;
+            if (row < rows) {
+              call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + row) = {
+                  all.state.reference, all.state.sum};
+            }
+          },
+          parts);
     }
   }
 };

@@ -10,6 +10,7 @@
 ///
 ///     struct row_softmax {
 ///       struct state_type { float largest, sum; };
+///       using largest_type = maximum_reducer<float>;          // a Reducer of a tile's scores
 ///       using sum_type = sum_reducer<float>;                  // a Reducer of a tile's weights
 ///       static constexpr bool sums_whole_rows = true;         // whether its states are those of whole rows, or of a
 ///                                                             // lane's own weights, for rows to be merged in the end
@@ -23,6 +24,7 @@
 ///
 ///     struct row_softmax {
 ///       struct state_type { float reference, sum; };
+///       using largest_type = maximum_reducer<float>;
 ///       using sum_type = sum_reducer<float>;
 ///       // Whether the lane's largest score, or anything else, is too large for the reference.
 ///       bool is_beyond(state_type const& state, float largest) const;
@@ -33,28 +35,32 @@
 ///       void add(state_type& state, sum_type::state_type const& sum) const;
 ///     };
 ///
+/// `weigh_lanes<M>` is weigh_rows where lanes have references of their own, as those of scores that no product follows.
 /// A NaN is left out of the largest score, and the weight that becomes of it is Softmax's affair.
 #pragma once
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
-#include <tessera/reduce/maximum.hpp>
 #include <tessera/tile/per_lane.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// All lanes reach this call. Turns scores into weights, adds them to the states of their rows, and gives the factors
-/// of what was added up by earlier weights.
-template <RowWords M, class Softmax>
-TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& softmax, typename M::sum_tile& scores,
+namespace detail {
+
+/// The step of a tile. MergesLargest: references are those of whole rows. MergesSums: so are sums.
+template <class M, bool MergesLargest, bool MergesSums, class Softmax>
+TESSERA_FN void weigh_tile(typename M::group_type const& group, Softmax const& softmax, typename M::sum_tile& scores,
                            typename M::template row_values<typename Softmax::state_type>& states,
                            typename M::template row_values<float>& factors) {
   using state_type = typename Softmax::state_type;
+  using largest_type = typename Softmax::largest_type;
   using sum_type = typename Softmax::sum_type;
   typename M::template row_values<float> largest;
-  M::fold_lanes(group, maximum_reducer<float>{}, scores, largest);
-  M::merge_lanes(group, maximum_reducer<float>{}, largest);
+  M::fold_lanes(group, largest_type{}, scores, largest);
+  if constexpr (MergesLargest) {
+    M::merge_lanes(group, largest_type{}, largest);
+  }
   M::each_row(
       group, [&](int, float most, state_type& state, float& factor) { factor = softmax.turn(state, most); }, largest,
       states, factors);
@@ -63,7 +69,7 @@ TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& s
       states);
   typename M::template row_values<typename sum_type::state_type> sums;
   M::fold_lanes(group, sum_type{}, scores, sums);
-  if constexpr (Softmax::sums_whole_rows) {
+  if constexpr (MergesSums) {
     M::merge_lanes(group, sum_type{}, sums);
   }
   M::each_row(
@@ -72,6 +78,26 @@ TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& s
         softmax.add(state, factor, sum);
       },
       sums, states, factors);
+}
+
+}  // namespace detail
+
+/// All lanes reach this call. Turns scores into weights, adds them to the states of their rows, and gives the factors
+/// of what was added up by earlier weights.
+template <RowWords M, class Softmax>
+TESSERA_FN void weigh_rows(typename M::group_type const& group, Softmax const& softmax, typename M::sum_tile& scores,
+                           typename M::template row_values<typename Softmax::state_type>& states,
+                           typename M::template row_values<float>& factors) {
+  detail::weigh_tile<M, true, Softmax::sums_whole_rows>(group, softmax, scores, states, factors);
+}
+
+/// The same without exchanges: states are those of a lane's own scores, relative to the largest of these, for lanes to
+/// be merged in the end (merge_part_lanes in tile/rows/settle_parts.hpp).
+template <RowWords M, class Softmax>
+TESSERA_FN void weigh_lanes(typename M::group_type const& group, Softmax const& softmax, typename M::sum_tile& scores,
+                            typename M::template row_values<typename Softmax::state_type>& states,
+                            typename M::template row_values<float>& factors) {
+  detail::weigh_tile<M, false, false>(group, softmax, scores, states, factors);
 }
 
 /// All lanes reach this call, of a group that votes by any(). Turns scores into weights, and adds them to the states of
@@ -83,9 +109,10 @@ TESSERA_FN void weigh_rows_with_headroom(typename M::group_type const& group, So
                                          typename M::template row_values<typename Softmax::state_type>& states,
                                          Rescale const& rescale) {
   using state_type = typename Softmax::state_type;
+  using largest_type = typename Softmax::largest_type;
   using sum_type = typename Softmax::sum_type;
   typename M::template row_values<float> largest;
-  M::fold_lanes(group, maximum_reducer<float>{}, scores, largest);
+  M::fold_lanes(group, largest_type{}, scores, largest);
   bool is_beyond = false;
   M::each_row(
       group, [&](int, float most, state_type const& state) { is_beyond = is_beyond || softmax.is_beyond(state, most); },
@@ -96,7 +123,7 @@ TESSERA_FN void weigh_rows_with_headroom(typename M::group_type const& group, So
   }
   if (any(group, votes)) {
     softmax.agree();
-    M::merge_lanes(group, maximum_reducer<float>{}, largest);
+    M::merge_lanes(group, largest_type{}, largest);
     typename M::template row_values<float> factors;
     M::each_row(
         group, [&](int, float most, state_type& state, float& factor) { factor = softmax.raise(state, most); }, largest,

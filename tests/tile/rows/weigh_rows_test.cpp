@@ -6,10 +6,11 @@
 
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
-#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/row_tile.hpp>
+#include <tessera/tile/rows/weigh_rows.hpp>
 
 #include "support/catch.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 
 /// A softmax with headroom, which counts how often lanes agree on other references.
 struct referred_softmax {
+  using largest_type = maximum_reducer<float>;
   using sum_type = sum_reducer<float>;
   struct state_type {
     float reference;
@@ -40,6 +42,28 @@ struct referred_softmax {
   }
   static float weight(state_type const& state, float score) { return std::exp2(score - state.reference); }
   static void add(state_type& state, float sum) { state.sum += sum; }
+};
+
+/// A softmax relative to the largest score so far.
+struct raised_softmax {
+  using largest_type = maximum_reducer<float>;
+  using sum_type = sum_reducer<float>;
+  static constexpr bool sums_whole_rows = true;
+  struct state_type {
+    float reference;
+    float sum;
+  };
+  static float turn(state_type& state, float largest) { return referred(state, std::fmax(state.reference, largest)); }
+  static float weight(state_type const& state, float score) { return std::exp2(score - known(state.reference)); }
+  static void add(state_type& state, float factor, float sum) { state.sum = state.sum * factor + sum; }
+
+ private:
+  static float referred(state_type& state, float reference) {
+    float const factor = std::exp2(state.reference - known(reference));
+    state.reference = reference;
+    return factor;
+  }
+  static float known(float reference) { return reference == -infinity ? 0.0F : reference; }
 };
 
 using scores_tile = row_tile<float, shape<8, 16, 4>>;
@@ -118,4 +142,52 @@ TEST_CASE("a row that sees nothing keeps its reference, and a NaN does not raise
   CHECK(states.values[1].reference == 0.0F);
   CHECK(std::isnan(states.values[1].sum));
   CHECK(states.values[2].sum == 16.0F);
+}
+
+TEST_CASE("weights of an online softmax are relative to the largest score, by rows and by lanes", "[host]") {
+  serial_group<1> const group;
+  for (bool const by_lanes : {false, true}) {  // one thread plays all lanes, so that both are the same
+    CAPTURE(by_lanes);
+    raised_softmax const softmax;
+    scores_tile::row_values<raised_softmax::state_type> states;
+    scores_tile::row_values<float> factors;
+    scores_tile::row_values<float> totals;
+    scores_tile::each_row(
+        group,
+        [](int, raised_softmax::state_type& state, float& total) {
+          state = {-infinity, 0.0F};
+          total = 0.0F;
+        },
+        states, totals);
+    for (int tile = 0; tile < weighed_tiles; ++tile) {
+      scores_tile::sum_tile scores;
+      scores_tile::each_with_row(group, scores, [&](int row, int column, float& score) {
+        score = row == 7 ? -infinity : score_of(row, 16 * tile + column);
+      });
+      if (by_lanes) {
+        weigh_lanes<scores_tile>(group, softmax, scores, states, factors);
+      } else {
+        weigh_rows<scores_tile>(group, softmax, scores, states, factors);
+      }
+      scores_tile::each_row(
+          group, [](int, float& total, float factor) { total *= factor; }, totals, factors);
+      scores_tile::reduce_rows(group, sum_reducer<float>{}, scores, totals);
+    }
+    scores_tile::each_row(
+        group,
+        [&](int row, raised_softmax::state_type const& state, float total) {
+          double largest = -1e30;
+          double sum = 0;
+          for (int token = 0; row != 7 && token < 16 * weighed_tiles; ++token) {
+            largest = std::fmax(largest, static_cast<double>(score_of(row, token)));
+          }
+          for (int token = 0; row != 7 && token < 16 * weighed_tiles; ++token) {
+            sum += std::exp2(static_cast<double>(score_of(row, token)) - largest);
+          }
+          CHECK(state.reference == (row == 7 ? -infinity : static_cast<float>(largest)));
+          CHECK(static_cast<double>(state.sum) == Approx(sum).epsilon(1e-5));
+          CHECK(static_cast<double>(total) == Approx(sum).epsilon(1e-5));
+        },
+        states, totals);
+  }
 }
