@@ -26,7 +26,8 @@ double dense_distance() {
   return std::is_same_v<T, bfloat16> ? 0.032 : 0.004;
 }
 
-/// Checks a problem against attention in double, in memory that begins as rubbish. On sm_90 the fast program must run.
+/// Checks a problem against attention in double, in memory that begins as rubbish. A fast program must run: there is
+/// one for all GPUs.
 template <class T>
 void check_dense_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first,
                            memory_handle memory = std::make_shared<device_memory>()) {
@@ -35,7 +36,7 @@ void check_dense_on_device(attention_problem<T> const& p, head_layout layout = h
   CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right, p.query_lengths, p.key_lengths);
   tessera::cuda exec;
   exec.memory = std::move(memory);
-  exec.options.refuses_slower_programs = is_hopper() && layout != head_layout::shifted && s.keys > 0;
+  exec.options.refuses_slower_programs = layout != head_layout::shifted;
   auto const expected = attention_by_formula(p);
   for (bool const with_log_sum_exps : {true, false}) {
     auto const found = run_on_device<dense_attention, T>(exec, p, layout, with_log_sum_exps);
@@ -203,7 +204,7 @@ TEST_CASE("dense attention on a GPU takes sequences that lie one behind the othe
     auto p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
     p.options.is_causal = true;
     tessera::cuda exec;
-    exec.options.refuses_slower_programs = is_hopper();
+    exec.options.refuses_slower_programs = true;
     attention_shape const s{4, 2, 2, 200, 200, channels};
     auto const queries = to_device(exec, p.queries);
     auto const keys = to_device(exec, p.keys);
@@ -257,29 +258,55 @@ TEST_CASE("dense attention reads nothing before or behind its operands", "[cuda]
   }
 }
 
-TEST_CASE("dense attention says why its fast program does not take a call", "[cuda]") {
-  auto const on = tessera::cuda::described({.architecture = 900, .multiprocessors = 132});
+namespace {
+
+/// What explain() says of a call for a described device. `change(in, out)`: what is different from a usual call.
+template <class Result = bfloat16, class Functions = attention_functions<>, class Change>
+std::string explained(cuda_device_description const& device, Change const& change, Functions const& functions = {}) {
+  auto const on = tessera::cuda::described(device);
   std::vector<bfloat16> memory(64 * 64 + 8);
-  auto const why = [&](auto const& change) {
-    attention_inputs<bfloat16> in{
-        {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
-    attention_outputs<bfloat16> out{{memory.data(), {1, 1, 64, 64}}};
-    change(in, out);
-    auto const plan = dense_attention::plan_forward(on, {1, 1, 1, 64, 64, 64});
-    std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
-    auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
-    return explain(on,
-                   [&](auto const& exec) {
-                     dense_attention::forward(exec, in, {}, out, workspace(plan, {first, plan.bytes()}));
-                   })
-        .text();
-  };
-  CHECK_THAT(why([](auto&, auto&) {}), contains("dense_forward (TMA, wgmma)"));
-  if (!cuda::is_compiled_for<900>) {
-    return;  // then that is the reason, whatever else there is
+  std::vector<Result> results(64 * 64);
+  attention_inputs<bfloat16> in{
+      {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
+  attention_outputs<Result> out{{results.data(), {1, 1, 64, 64}}};
+  change(in, out);
+  auto const plan = dense_attention::plan_forward(on, {1, 1, 1, 64, 64, 64});
+  std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
+  auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
+  return explain(on,
+                 [&](auto const& exec) {
+                   dense_attention::forward(exec, in, {}, out, workspace(plan, {first, plan.bytes()}), functions);
+                 })
+      .text();
+}
+/// A bias that is the same for all pairs.
+struct same_bias {
+  TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 1.0F; }
+};
+constexpr auto unchanged = [](auto&, auto&) {};
+
+}  // namespace
+
+TEST_CASE("dense attention says why its fast programs do not take a call", "[cuda]") {
+  cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
+  auto const shifts = [](auto& in, auto&) { in.keys.data += 3; };
+  auto const transposes = [](auto&, auto& out) { out.result = out.result.transposed(2, 3); };
+  CHECK_THAT(explained(hopper, unchanged),
+             contains(cuda::is_compiled_for<900> ? "dense_forward (TMA, wgmma)" : "portable"));
+  if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
+    CHECK_THAT(explained(hopper, shifts), contains("TMA cannot load keys of these strides"));
+    CHECK_THAT(explained(hopper, transposes), contains("the stride of results along head_dim is 64 but must be 1"));
   }
-  CHECK_THAT(why([&](auto& in, auto&) { in.keys.data = memory.data() + 3; }),
-             contains("TMA cannot load keys of these strides"));
-  CHECK_THAT(why([&](auto&, auto& out) { out.result = out.result.transposed(2, 3); }),
-             contains("the stride of results along head_dim is 64 but must be 1"));
+  if (!cuda::is_compiled_for<800>) {
+    return;
+  }
+  for (cuda_device_description const& device :
+       {cuda_device_description{.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024},
+        cuda_device_description{.architecture = 860, .multiprocessors = 84, .shared_bytes = 99 * 1024}}) {
+    CHECK_THAT(explained(device, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+    CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
+    CHECK_THAT(explained(device, transposes), contains("the stride of results along head_dim is 64 but must be 1"));
+    CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
+    CHECK_THAT(explained(device, unchanged, attention_functions<same_bias>{}), contains("there is a bias"));
+  }
 }

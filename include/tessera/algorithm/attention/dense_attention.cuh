@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/dense_attention.hpp>
+#include <tessera/algorithm/attention/detail/dense_by_warps_model.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
@@ -230,7 +231,7 @@ struct dense_forward_model {
 template <class Architectures, class T, class Result, class Bias>
 struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bias>> {
   /// The list of models.
-  using type = model_list<dense_forward_model>;
+  using type = model_list<dense_forward_model, detail::dense_by_warps_model>;
 };
 
 /// How many floats of memory the program for sm_90a can use for work items that several groups share.

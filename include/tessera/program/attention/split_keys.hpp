@@ -172,15 +172,15 @@ struct attention_writer {
       to(channel) = store<T>(result_of(row, terms, totals[channel]));
     }
   }
-
- private:
-  TESSERA_FN static float result_of(finished_row const& row, value_terms const& terms, float total) {
-    return row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
-  }
   /// Where the results of a row lie; -1: nowhere, for behind a sequence that is not padded the next one begins.
   TESSERA_FN std::int64_t row_of(std::int64_t sequence, std::int64_t query) const {
     bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
     return is_beyond ? -1 : starts.row_of(sequence, query);
+  }
+
+ private:
+  TESSERA_FN static float result_of(finished_row const& row, value_terms const& terms, float total) {
+    return row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
   }
 };
 

@@ -23,6 +23,19 @@ struct dense_attention_policy {
   friend constexpr bool operator==(dense_attention_policy const&, dense_attention_policy const&) = default;
 };
 
+/// The policy of dense_by_warps.
+struct dense_warps_policy {
+  int warps;           ///< warps of a thread block
+  int tiles;           ///< 16 rows of queries of a warp
+  int keys;            ///< keys of a tile
+  int stages;          ///< tiles of keys, and of values, in shared memory
+  bool keeps_queries;  ///< whether queries stay in registers
+  int blocks;          ///< thread blocks of a multiprocessor that registers are for
+  bool retries = false;
+
+  friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
+};
+
 /// The policy for `Channels` channels.
 ///
 /// H200, TFLOP/s, counting 4 * queries * keys * channels operations a head (half of them if causal), 2 x 16 heads of
@@ -62,6 +75,30 @@ struct dense_attention_tuning {
            : Channels > 64 ? policy_type{2, 160, 2, 1, true, false, 40, 232}
                            : policy_type{3, 128, 2, 2, true, true, 32, 160};
   }
+};
+
+/// The policy of dense_by_warps for `Channels` channels.
+template <int Channels>
+struct dense_warps_tuning {
+  using policy_type = dense_warps_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128  ? policy_type{8, 1, 32, 1, false, 1}
+           : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2}
+                           : policy_type{4, 2, 64, 2, true, 2};
+  }
+};
+
+/// Which calls dense_by_warps takes.
+struct dense_warps_choice {
+  int fewest_queries;  ///< the fewest queries of a sequence
+
+  friend constexpr bool operator==(dense_warps_choice const&, dense_warps_choice const&) = default;
+};
+
+/// Which calls dense_by_warps takes.
+struct dense_warps_choice_tuning {
+  using policy_type = dense_warps_choice;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {0}; }
 };
 
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.

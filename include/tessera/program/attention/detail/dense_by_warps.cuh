@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dense_by_warps`: attention over queries, keys and values in bfloat16 or float16 by mma.sync and cp.async, for GPUs
+/// without wgmma (sm_80 and later).
+///
+/// A thread block takes neighbouring queries of a head and walks over their keys from first to last. A warp has rows of
+/// its own, 16 or 32, through all tiles of keys: it multiplies queries by keys, makes weights of the scores in the
+/// registers where they are, and multiplies these by values (tile/cuda/row_tile.cuh). Rows have a reference that is
+/// raised only if a score is more than 2^8 above it (weigh_rows_with_headroom), so that most tiles neither exchange
+/// largest scores nor scale what was added up.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/core/with_constant.hpp>
+#include <tessera/program/attention/detail/dense_softmax.cuh>
+#include <tessera/program/attention/detail/dense_tiles.hpp>
+#include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/plain_key_range.cuh>
+#include <tessera/program/attention/detail/weigh_rows.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/maximum.hpp>
+#include <tessera/reduce/sum.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/multiply_staged.hpp>
+#include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/tuning/attention/dense.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// The softmax of weigh_rows_with_headroom over products of queries and keys, which `slope` makes logits in base 2 of.
+/// A NaN among a row's scores makes its weight NaN, and with it all that is added up; so does positive infinity.
+/// Negative infinity has the weight 0.
+struct sloped_headroom_softmax {
+  using sum_type = two_sums_reducer;       ///< a Reducer of a tile's weights
+  static constexpr float headroom = 8.0F;  ///< how far a logit may be above the reference
+  /// What a lane knows of a row.
+  struct state_type {
+    float reference;  ///< what logits are relative to, the same in all lanes of the row
+    float sum;        ///< the sum of the lane's weights
+  };
+  float slope;  ///< what scores are multiplied by to be in base 2
+
+  /// The state before the first key: its reference is below all finite logits, and its difference to itself is 0.
+  __device__ __forceinline__ static state_type identity() { return {-3.0e38F, 0.0F}; }
+  /// Whether a score is too far above the reference.
+  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
+    return __fmaf_rn(largest, slope, -state.reference) > headroom;
+  }
+  /// Nothing is left to agree on.
+  __device__ __forceinline__ void agree() const {}
+  /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
+  __device__ __forceinline__ float raise(state_type& state, float largest) const {
+    float const raised = fmaxf(state.reference, largest * slope);
+    float const factor = fast_exp2(state.reference - raised);
+    state.reference = raised;
+    state.sum *= factor;
+    return factor;
+  }
+  /// The weight of a score, relative to the reference: at most 2^headroom.
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(__fmaf_rn(score, slope, -state.reference));
+  }
+  __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
+    state.sum += sum.first + sum.second;
+  }
+};
+
+}  // namespace detail
+
+/// Attends over operands of type T, bfloat16 or float16, whose rows are whole chunks of 16 bytes. Channels: the most
+/// channels that a head may have, a multiple of 64. Result: the type of results, bfloat16 or float16.
+template <int Channels, class T, class Result, dense_warps_policy Policy>
+struct dense_by_warps {
+  static constexpr int lanes = 32 * Policy.warps;
+  static constexpr int warp_rows = 16 * Policy.tiles;    ///< queries of a warp
+  static constexpr int rows = warp_rows * Policy.warps;  ///< queries of a thread block
+  static constexpr int tile_keys = Policy.keys;          ///< keys of a tile
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr int from_architecture = 800;
+  static constexpr int before_architecture = 10000;
+  static constexpr float log2_e = 1.4426950408889634F;
+  static_assert(Channels % 64 == 0 && sizeof(T) == 2 && sizeof(Result) == 2);
+  /// The group that runs it.
+  using block = cuda_block<lanes>;
+  /// Where a group is: its block of queries.
+  using coordinates = detail::query_block<rows>;
+  using state_type = online_softmax<float>::state_type;
+
+ private:
+  static constexpr int width = 64;                ///< channels of a product with values
+  static constexpr int parts = Channels / width;  ///< products of a step of values
+  static constexpr int steps = Channels / 16;     ///< steps of a product of queries and keys
+  using scores = row_tile<T, tessera::shape<warp_rows, tile_keys, 16>, cuda_warp>;  ///< queries by keys
+  using results = row_tile<T, tessera::shape<warp_rows, width, 16>, cuda_warp>;     ///< weights by values
+  using softmax_type = detail::sloped_headroom_softmax;
+  using softmax_state = typename softmax_type::state_type;
+  using key_range = detail::plain_key_range;
+  using copies = copies_in_flight<block>;
+  using query_tile = staged_tile<T, rows, Channels>;
+  using key_tile = staged_tile<T, tile_keys, Channels>;
+  template <class Value>
+  using row_values = typename scores::template row_values<Value>;
+
+  /// The warp's queries, where they stay in registers.
+  struct kept_queries {
+    typename scores::a_tile of_step[steps];
+  };
+  /// The same where they do not.
+  struct staged_queries {};
+
+ public:
+  struct scratch_type {
+    query_tile queries;              ///< queries, then results
+    key_tile keys[Policy.stages];    ///< tiles of keys
+    key_tile values[Policy.stages];  ///< tiles of values
+  };
+
+  attention_shape shape;
+  dense_heads<T> queries;  ///< with their lengths and starts
+  dense_heads<T> keys;     ///< with their lengths and starts
+  dense_heads<T> values;   ///< with the lengths and starts of keys
+  float slope;             ///< what scores are multiplied by, for logits in base 2
+  std::int64_t left;       ///< attention_mask::left
+  std::int64_t right;      ///< attention_mask::right
+  attention_writer<decode_method, Result> writer;
+  bool has_whole_words;  ///< whether rows of results begin at multiples of 16 bytes
+
+  /// How many groups there are: blocks of queries.
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return shape.batch * shape.query_heads * coordinates::count(shape);
+  }
+
+  /// Attends for a block of queries of a head.
+  __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
+    coordinates at = coordinates::of(shape, which);
+    at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
+    auto const range = key_range::of(at, rows, tile_keys, 0, 1);
+    warp_state state;
+    state.first_row = uniform(group.lane / 32) * warp_rows;
+    begin(state);
+    if (range.first < range.end) {
+      begin_queries(group, at, scratch);
+      auto from_keys = source_of<tile_keys>(group, keys, at.sequence, at.key_head, range.first);
+      auto from_values = source_of<tile_keys>(group, values, at.sequence, at.key_head, range.first);
+      attend_tiles(group, at, range, from_keys, from_values, state, scratch);
+    }
+    finish(at, state, scratch);
+  }
+
+ private:
+  /// What a warp has in registers from tile to tile.
+  struct warp_state {
+    int first_row;  ///< the warp's first row in the block
+    row_values<softmax_state> rows;
+    typename results::sum_tile totals[parts];
+    std::conditional_t<Policy.keeps_queries, kept_queries, staged_queries> queries;
+  };
+  /// The lane's chunks of a tile of rows of a matrix, all below each other.
+  template <int Rows>
+  struct lane_chunks {
+    static constexpr int in_row = Channels / 8;   ///< chunks of a row
+    static constexpr int apart = lanes / in_row;  ///< rows from a lane's chunk to its next one
+    static constexpr int count = Rows / apart;    ///< chunks of a lane
+    static_assert(lanes % in_row == 0 && Rows % apart == 0);
+
+    std::uintptr_t first;  ///< the address of the lane's first chunk, as a number: it may not be there
+    int left;              ///< rows of the matrix from the lane's first row on; negative in columns that are not there
+
+    /// Starts to copy the tile. `step`: bytes from row to row. IsWhole: all rows and columns are there.
+    template <class Tile>
+    __device__ __forceinline__ void begin(block const& group, Tile& to, std::uintptr_t step, bool is_whole) const {
+      static_assert(Tile::rows == Rows);
+      auto const place = shared_address(&to.chunk(group.lane / in_row, group.lane % in_row * 8));
+      constexpr auto bytes_apart = static_cast<std::uint32_t>(apart * Tile::stride * static_cast<int>(sizeof(T)));
+      if (is_whole) {
+        each_constant<count>([&](auto i) {
+          async_copy_16_behind<0>(place + i.value * bytes_apart,
+                                  reinterpret_cast<void const*>(first + i.value * apart * step));
+        });
+      } else {
+        each_constant<count>([&](auto i) {
+          async_copy_16_or_zero(place + i.value * bytes_apart,
+                                reinterpret_cast<void const*>(first + i.value * apart * step), i.value * apart < left);
+        });
+      }
+    }
+    /// Goes on to the next tile.
+    __device__ __forceinline__ void move_on(std::uintptr_t step) {
+      first += Rows * step;
+      left -= Rows;
+    }
+  };
+
+  __device__ __forceinline__ static std::uintptr_t bytes_of_row(dense_heads<T> const& heads) {
+    return static_cast<std::uintptr_t>(heads.heads.stride(2)) * sizeof(T);
+  }
+  /// The lane's chunks of the tile that begins with a token.
+  template <int Rows>
+  __device__ __forceinline__ lane_chunks<Rows> source_of(block const& group, dense_heads<T> const& heads,
+                                                         std::int64_t sequence, std::int64_t head,
+                                                         std::int64_t token) const {
+    using chunks = lane_chunks<Rows>;
+    dense<T> const own = heads.tokens(sequence, head);
+    int const row = group.lane / chunks::in_row;
+    int const column = group.lane % chunks::in_row * 8;
+    auto const first = reinterpret_cast<std::uintptr_t>(own.matrix.data) +
+                       static_cast<std::uintptr_t>((token + row) * own.matrix.stride(0) + column) * sizeof(T);
+    bool const is_there = column < static_cast<int>(shape.channels);
+    return {first, is_there ? static_cast<int>(own.rows() - token) - row : -(1 << 30)};
+  }
+
+  __device__ __forceinline__ void begin(warp_state& state) const {
+    cuda_warp const warp;
+    scores::each_row(
+        warp, [](int, softmax_state& row) { row = softmax_type::identity(); }, state.rows);
+    each_constant<parts>([&](auto part) { results::clear(warp, state.totals[part.value]); });
+  }
+  __device__ __forceinline__ void begin_queries(block const& group, coordinates const& at,
+                                                scratch_type& scratch) const {
+    source_of<rows>(group, queries, at.sequence, at.head, at.first_query)
+        .begin(group, scratch.queries, bytes_of_row(queries), false);
+  }
+
+  /// Attends over tiles of keys. With one stage values are copied while scores are made, and keys of the next tile
+  /// while values are multiplied; with two both are copied a tile ahead.
+  __device__ __forceinline__ void attend_tiles(block const& group, coordinates const& at, key_range const& range,
+                                               lane_chunks<tile_keys>& from_keys, lane_chunks<tile_keys>& from_values,
+                                               warp_state& state, scratch_type& scratch) const {
+    std::uintptr_t const key_step = bytes_of_row(keys);
+    std::uintptr_t const value_step = bytes_of_row(values);
+    auto const key_count = static_cast<int>(keys.tokens(at.sequence, at.key_head).rows());
+    int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
+    auto const begin_keys = [&](int first, int stage) {
+      from_keys.begin(group, scratch.keys[stage], key_step, first < end_whole);
+      from_keys.move_on(key_step);
+    };
+    auto const begin_values = [&](int first, int stage) {
+      from_values.begin(group, scratch.values[stage], value_step, first < end_whole);
+      from_values.move_on(value_step);
+    };
+    begin_keys(range.first, 0);
+    if constexpr (Policy.stages > 1) {
+      begin_values(range.first, 0);
+    }
+    copies::commit();
+    if constexpr (Policy.keeps_queries) {
+      copies::template await<0>();
+      group.sync();
+      each_constant<steps>([&](auto step) {
+        detail::load_a_of<scores>(cuda_warp{}, state.queries.of_step[step.value], own_queries(state, scratch),
+                                  16 * step.value);
+      });
+    }
+    int stage = 0;
+#pragma unroll 1
+    for (int first = range.first; first < range.end; first += tile_keys) {
+      copies::template await<0>();
+      group.sync();  // keys are there, and all warps have read the tile before
+      typename scores::sum_tile tile;
+      if constexpr (Policy.stages == 1) {
+        begin_values(first, 0);
+        copies::commit();
+        make_scores(state, scratch, scratch.keys[0], tile);
+        copies::template await<0>();
+        group.sync();  // values are there, and all warps have read the keys
+        if (first + tile_keys < range.end) {
+          begin_keys(first + tile_keys, 0);
+        }
+        copies::commit();
+        weigh(at, range, first, state, tile);
+        add_values(scratch.values[0], tile, state);
+      } else {
+        if (first + tile_keys < range.end) {
+          begin_keys(first + tile_keys, stage ^ 1);
+          begin_values(first + tile_keys, stage ^ 1);
+        }
+        copies::commit();
+        if constexpr (Policy.retries) {
+          bool raises = first == range.first;
+          do {
+            make_scores(state, scratch, scratch.keys[stage], tile);
+          } while (!weigh_or_retry(at, range, first, raises, state, tile));
+        } else {
+          make_scores(state, scratch, scratch.keys[stage], tile);
+          weigh(at, range, first, state, tile);
+        }
+        add_values(scratch.values[stage], tile, state);
+        stage ^= 1;
+      }
+    }
+  }
+
+  /// The warp's queries in scratch.
+  struct warp_queries {
+    static constexpr int stride = query_tile::stride;
+    T* values;
+    __device__ tile_chunk<T>& chunk(int, int);
+  };
+  __device__ __forceinline__ static warp_queries own_queries(warp_state const& state, scratch_type& scratch) {
+    return {&scratch.queries(state.first_row, 0)};
+  }
+
+  __device__ __forceinline__ static void make_scores(warp_state& state, scratch_type& scratch, key_tile const& from,
+                                                     typename scores::sum_tile& tile) {
+    cuda_warp const warp;
+    scores::clear(warp, tile);
+    each_constant<steps>([&](auto step) {
+      typename scores::b_tile of_keys;
+      detail::load_b_transposed_of<scores>(warp, of_keys, from, 16 * step.value);
+      if constexpr (Policy.keeps_queries) {
+        scores::multiply(warp, state.queries.of_step[step.value], of_keys, tile);
+      } else {
+        typename scores::a_tile of_queries;
+        detail::load_a_of<scores>(warp, of_queries, own_queries(state, scratch), 16 * step.value);
+        scores::multiply(warp, of_queries, of_keys, tile);
+      }
+    });
+  }
+
+  /// Makes weights of scores.
+  __device__ __forceinline__ void weigh(coordinates const& at, key_range const& range, int first, warp_state& state,
+                                        typename scores::sum_tile& tile) const {
+    cuda_warp const warp;
+    if (first < range.first_plain || first >= range.end_plain) {
+      hide(at, first, state, tile);
+    }
+    softmax_type softmax{slope};
+    weigh_rows_with_headroom<scores>(warp, softmax, tile, state.rows, [&](row_values<float>& factors) {
+      each_constant<parts>([&](auto part) {
+        results::each_with_row(
+            warp, state.totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, factors);
+      });
+    });
+  }
+  /// Makes weights of scores by the references that rows have, unless `raises`. If their sum shows that a reference is
+  /// too low, returns false, and `raises` is true then.
+  __device__ __forceinline__ bool weigh_or_retry(coordinates const& at, key_range const& range, int first, bool& raises,
+                                                 warp_state& state, typename scores::sum_tile& tile) const {
+    cuda_warp const warp;
+    if (first < range.first_plain || first >= range.end_plain) {
+      hide(at, first, state, tile);
+    }
+    softmax_type softmax{slope};
+    if (raises) {
+      row_values<float> largest;
+      row_values<float> factors;
+      scores::fold_lanes(warp, maximum_reducer<float>{}, tile, largest);
+      scores::merge_lanes(warp, maximum_reducer<float>{}, largest);
+      scores::each_row(
+          warp, [&](int, float most, softmax_state& row, float& factor) { factor = softmax.raise(row, most); }, largest,
+          state.rows, factors);
+      each_constant<parts>([&](auto part) {
+        results::each_with_row(
+            warp, state.totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, factors);
+      });
+    }
+    scores::each_with_row(
+        warp, tile, [&](int, int, float& score, softmax_state const& row) { score = softmax.weight(row, score); },
+        state.rows);
+    row_values<two_sums> sums;
+    scores::fold_lanes(warp, two_sums_reducer{}, tile, sums);
+    bool is_beyond = false;
+    scores::each_row(
+        warp, [&](int, two_sums const& sum) { is_beyond = is_beyond || !(sum.first + sum.second <= 32768.0F); }, sums);
+    if (!raises && any_of_warp(is_beyond)) {
+      raises = true;
+      return false;
+    }
+    scores::each_row(
+        warp, [&](int, two_sums const& sum, softmax_state& row) { softmax.add(row, sum); }, sums, state.rows);
+    return true;
+  }
+  /// Makes minus infinity of the scores of keys that rows do not see.
+  __device__ __forceinline__ static void hide(coordinates const& at, int first, warp_state const& state,
+                                              typename scores::sum_tile& tile) {
+    cuda_warp const warp;
+    struct seen_columns {
+      int first;
+      int end;
+    };
+    // A window that is wider than all numbers of tokens hides nothing.
+    constexpr std::int64_t most = 1 << 30;
+    auto const queries = static_cast<int>(at.mask.queries);
+    auto const keys = static_cast<int>(at.mask.keys);
+    auto const left = static_cast<int>(at.mask.left < 0 ? most : min(at.mask.left, most));
+    auto const right = static_cast<int>(at.mask.right < 0 ? most : min(at.mask.right, most));
+    int const first_query = static_cast<int>(at.first_query) + state.first_row;
+    row_values<seen_columns> columns;
+    scores::each_row(
+        warp,
+        [&](int row, seen_columns& to) {
+          int const query = first_query + row;
+          int const own = query + keys - queries - first;  // the row's own key, as a column
+          to = {own - left, query < queries ? min(keys - first, own + right + 1) : 0};
+        },
+        columns);
+    scores::each_with_row(
+        warp, tile,
+        [](int, int column, float& score, seen_columns const& seen) {
+          score = column >= seen.first && column < seen.end ? score : -infinity;
+        },
+        columns);
+  }
+
+  /// Adds the values of a tile by their weights.
+  __device__ __forceinline__ static void add_values(key_tile const& from, typename scores::sum_tile const& weights,
+                                                    warp_state& state) {
+    cuda_warp const warp;
+    using operands_type = operands_of_sums<scores, results>;
+    operands_type operands;
+    operands.make(warp, weights);
+    each_constant<operands_type::steps>([&](auto step) {
+      each_constant<parts>([&](auto part) {
+        typename results::b_tile of_values;
+        results::load_staged_b(warp, of_values, from.values + 16 * step.value * key_tile::stride + part.value * width,
+                               key_tile::stride);
+        results::multiply(warp, operands.of_step[step.value], of_values, state.totals[part.value]);
+      });
+    });
+  }
+
+  /// Writes results and log-sum-exps of the warp's rows, by way of the scratch where its queries were.
+  __device__ __forceinline__ void finish(coordinates const& at, warp_state& state, scratch_type& scratch) const {
+    cuda_warp const warp;
+    std::int64_t const first_query = at.first_query + state.first_row;
+    auto const own = own_queries(state, scratch);
+    row_values<float> inverse;
+    scores::each_row(
+        warp,
+        [&](int row, softmax_state& of_row, float& to) {
+          float sum = of_row.sum;
+          sum += shuffle_xor(sum, 1);
+          sum += shuffle_xor(sum, 2);
+          float const reference = sum == 0.0F ? -infinity : of_row.reference;
+          std::int64_t const query = first_query + row;
+          finished_row const finished =
+              query < shape.queries ? writer.finish(at.sequence, at.head, query, {{reference, reference, sum}, sum})
+                                    : no_attention_row();
+          to = finished.inverse;
+          if (query < shape.queries && warp.lane % scores::holders == 0) {
+            writer.write_log_sum_exp(at.sequence, at.head, query, finished);
+          }
+        },
+        state.rows, inverse);
+    each_constant<parts>([&](auto part) {
+      results::each_row_of_sums(
+          warp, state.totals[part.value],
+          [&](int row, auto const& sums, float by) {
+#pragma unroll
+            for (int i = 0; i < width / 4; i += 2) {
+              std::uint32_t const both = by == 0.0F ? 0U : pack_pair<Result>(sums[i] * by, sums[i + 1] * by);
+              int const channel = part.value * width + i * 4 + warp.lane % 4 * 2;
+              *reinterpret_cast<std::uint32_t*>(own.values + row * query_tile::stride + channel) = both;
+            }
+          },
+          inverse);
+    });
+    sync_warp();
+    write(at, first_query, own);
+  }
+  /// Copies results of the warp's rows from scratch to where they belong.
+  __device__ __forceinline__ void write(coordinates const& at, std::int64_t first_query,
+                                        warp_queries const& from) const {
+    cuda_warp const warp;
+    constexpr int in_row = Channels / 8;
+    auto const channels = static_cast<int>(shape.channels);
+#pragma unroll 4
+    for (int i = warp.lane; i < warp_rows * in_row; i += 32) {
+      int const row = i / in_row;
+      int const channel = i % in_row * 8;
+      std::int64_t const query = first_query + row;
+      std::int64_t const to = query < shape.queries ? writer.row_of(at.sequence, query) : -1;
+      if (to < 0 || channel >= channels) {
+        continue;
+      }
+      Result* const result = &writer.out(at.sequence, at.head, to, channel);
+      auto const chunk = *reinterpret_cast<uint4 const*>(from.values + row * query_tile::stride + channel);
+      if (has_whole_words) {
+        *reinterpret_cast<uint4*>(result) = chunk;
+      } else {
+        auto const* const of_chunk = reinterpret_cast<Result const*>(&chunk);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          result[j] = of_chunk[j];
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
