@@ -11,9 +11,11 @@
 #include <tessera/algorithm/attention/dense_attention.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/explain.hpp>
+#include <tessera/program/attention/split_keys.hpp>
 
 #include "algorithm/attention/attention_on_device.cuh"
 #include "support/guarded_memory.cuh"
+#include "support/score_functions.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -279,13 +281,27 @@ std::string explained(cuda_device_description const& device, Change const& chang
                  })
       .text();
 }
-/// A bias that is the same for all pairs.
-struct same_bias {
-  TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 1.0F; }
-};
 constexpr auto unchanged = [](auto&, auto&) {};
 
 }  // namespace
+
+TEST_CASE("dense attention without wgmma splits keys where blocks of queries leave multiprocessors idle", "[cuda]") {
+  using splits = tessera::detail::dense_warps_splits;
+  constexpr std::int64_t most = most_attention_splits;
+  CHECK(splits::count({2, 16, 16, 16384, 16384, 128}, 108, most) == 1);  // blocks enough
+  CHECK(splits::count({1, 8, 8, 256, 300, 128}, 108, most) == 1);        // keys too few
+  for (std::int64_t const channels : {64, 128, 256}) {
+    attention_shape const shape{1, 8, 8, 256, 32768, channels};
+    std::int64_t const found = splits::count(shape, 108, most);
+    CHECK(found > 4);
+    CHECK(splits::count(shape, 108, 3) <= 3);  // memory for no more
+    std::vector<float> memory(as_size(splits::floats(shape, found)));
+    auto const partials = splits::of(shape, 108, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
+    CHECK(partials.splits() == found);
+    CHECK(static_cast<void const*>(&partials.rows(found - 1, 0, 7, 255) + 1) == memory.data() + memory.size());
+    CHECK(splits::of(shape, 108, {}).rows.data == nullptr);
+  }
+}
 
 TEST_CASE("dense attention says why its fast programs do not take a call", "[cuda]") {
   cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
@@ -307,6 +323,6 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
     CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
     CHECK_THAT(explained(device, transposes), contains("the stride of results along head_dim is 64 but must be 1"));
     CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
-    CHECK_THAT(explained(device, unchanged, attention_functions<same_bias>{}), contains("there is a bias"));
+    CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}), contains("there is a bias"));
   }
 }

@@ -46,11 +46,6 @@ inline constexpr dense_attention_policy dense_policy = policy_of<dense_attention
 template <int Channels, class T, class Result>
 using dense_program = dense_warpgroup_attention<Channels, T, Result, dense_policy<Channels>>;
 
-/// The number of channels of the program for the call: the smallest of 64, 128 and 256 that is large enough.
-inline int dense_channels(attention_shape const& s) {
-  return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
-}
-
 /// Whether there are keys, and all numbers of rows fit into 32 bits.
 inline bool has_room_for_dense(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
@@ -119,7 +114,7 @@ inline std::int64_t floats_of_dense_splits(attention_shape const& s, dense_atten
   std::int64_t const ranges = work_items > attention_splits::most_work_items
                                   ? work.split_over(multiprocessors, most).ranges
                                   : min(most, work_items * work(0) / policy.least);
-  return 2 * ranges * slots::floats_of_slot(work.rows, dense_channels(s));
+  return 2 * ranges * slots::floats_of_slot(work.rows, dense_channels(s.channels));
 }
 
 /// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
@@ -131,7 +126,7 @@ std::int64_t dense_ranges(dense_attention_call<T, Result, Bias> const& call, int
   bool const is_long = call.shape.keys / tile_keys >= attention_split::most_cost;
   return has_lengths && is_long
              ? 0
-             : call.work_splits.size() / (2 * slots::floats_of_slot(rows, dense_channels(call.shape)));
+             : call.work_splits.size() / (2 * slots::floats_of_slot(rows, dense_channels(call.shape.channels)));
 }
 
 /// Why dense_warpgroup_attention does not take a call whose types it takes, or none.
@@ -214,13 +209,13 @@ struct dense_forward_model {
   template <class Architectures, class T, class Result>
   static refusal refuses(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
     refusal const why = detail::refuses_dense(call);
-    return why ? why : with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+    return why ? why : with_constant<64, 128, 256>(detail::dense_channels(call.shape.channels), [&](auto channels) {
       return exec.template lacks<detail::dense_program<channels.value, T, Result>>();
     });
   }
   template <class Architectures, class T, class Result>
   static void run(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
-    with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+    with_constant<64, 128, 256>(detail::dense_channels(call.shape.channels), [&](auto channels) {
       using program_type = detail::dense_program<channels.value, T, Result>;
       detail::run_dense<program_type>(exec, call, detail::dense_policy<channels.value>);
     });
@@ -234,17 +229,22 @@ struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bia
   using type = model_list<dense_forward_model, detail::dense_by_warps_model>;
 };
 
-/// How many floats of memory the program for sm_90a can use for work items that several groups share.
+/// How many floats of memory the programs of a device can use for work items that several groups share.
 template <class Architectures>
 std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
-  if (!basic_cuda<Architectures>::template is_compiled_for<900> || shape.batch * shape.queries == 0 ||
-      !detail::has_room_for_dense(shape)) {
+  if (shape.batch * shape.queries == 0) {
     return 0;
   }
   int const multiprocessors = exec.state->multiprocessors();
-  return with_constant<64, 128, 256>(detail::dense_channels(shape), [&](auto channels) {
-    return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
-  });
+  if (!exec.template has<detail::specific_program>()) {
+    using splits = detail::dense_warps_splits;
+    return splits::floats(shape, splits::count(shape, multiprocessors, most_attention_splits));
+  }
+  return !detail::has_room_for_dense(shape)
+             ? 0
+             : with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
+                 return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
+               });
 }
 
 }  // namespace v0

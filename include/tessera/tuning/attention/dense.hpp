@@ -31,7 +31,6 @@ struct dense_warps_policy {
   int stages;          ///< tiles of keys, and of values, in shared memory
   bool keeps_queries;  ///< whether queries stay in registers
   int blocks;          ///< thread blocks of a multiprocessor that registers are for
-  bool retries = false;
 
   friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
 };
@@ -88,17 +87,21 @@ struct dense_warps_tuning {
   }
 };
 
-/// Which calls dense_by_warps takes.
+/// Which calls dense_by_warps takes, and how it splits keys. Costs are in times of a tile of keys.
 struct dense_warps_choice {
   int fewest_queries;  ///< the fewest queries of a sequence
+  int least_tiles;     ///< the fewest tiles of keys of a split
+  int begin;           ///< what a thread block costs beside its tiles
+  int merging;         ///< what it costs to merge splits
+  int merged_rows;     ///< rows of queries whose merging costs one more
 
   friend constexpr bool operator==(dense_warps_choice const&, dense_warps_choice const&) = default;
 };
 
-/// Which calls dense_by_warps takes.
+/// The choice.
 struct dense_warps_choice_tuning {
   using policy_type = dense_warps_choice;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {0}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {0, 8, 3, 4, 300}; }
 };
 
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.

@@ -24,7 +24,6 @@
 #include <tessera/program/attention/detail/weigh_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/sum.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -126,9 +125,15 @@ struct dense_by_warps {
 
  public:
   struct scratch_type {
-    query_tile queries;              ///< queries, then results
-    key_tile keys[Policy.stages];    ///< tiles of keys
-    key_tile values[Policy.stages];  ///< tiles of values
+    /// Queries, where they stay there, then results. Queries that lanes keep make room for keys and values.
+    union {
+      query_tile queries;
+      struct {
+        std::conditional_t<Policy.keeps_queries, staged_queries, query_tile> before;
+        key_tile keys[Policy.stages];
+        key_tile values[Policy.stages];
+      };
+    };
   };
 
   attention_shape shape;
@@ -139,18 +144,21 @@ struct dense_by_warps {
   std::int64_t left;       ///< attention_mask::left
   std::int64_t right;      ///< attention_mask::right
   attention_writer<decode_method, Result> writer;
-  bool has_whole_words;  ///< whether rows of results begin at multiples of 16 bytes
+  bool has_whole_words;                     ///< whether rows of results begin at multiples of 16 bytes
+  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
-  /// How many groups there are: blocks of queries.
+  /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
-    return shape.batch * shape.query_heads * coordinates::count(shape);
+    return shape.batch * shape.query_heads * coordinates::count(shape) * partials.splits();
   }
 
   /// Attends for a block of queries of a head.
   __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
-    coordinates at = coordinates::of(shape, which);
+    auto const splits = static_cast<int>(partials.splits());
+    auto const split = static_cast<int>(which % splits);
+    coordinates at = coordinates::of(shape, which / splits);
     at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
-    auto const range = key_range::of(at, rows, tile_keys, 0, 1);
+    auto const range = key_range::of(at, rows, tile_keys, split, splits);
     warp_state state;
     state.first_row = uniform(group.lane / 32) * warp_rows;
     begin(state);
@@ -160,7 +168,10 @@ struct dense_by_warps {
       auto from_values = source_of<tile_keys>(group, values, at.sequence, at.key_head, range.first);
       attend_tiles(group, at, range, from_keys, from_values, state, scratch);
     }
-    finish(at, state, scratch);
+    if constexpr (Policy.keeps_queries) {
+      group.sync();  // all warps have read the last values, where results go
+    }
+    finish(at, split, state, scratch);
   }
 
  private:
@@ -254,19 +265,21 @@ struct dense_by_warps {
       from_values.begin(group, scratch.values[stage], value_step, first < end_whole);
       from_values.move_on(value_step);
     };
-    begin_keys(range.first, 0);
-    if constexpr (Policy.stages > 1) {
-      begin_values(range.first, 0);
-    }
-    copies::commit();
     if constexpr (Policy.keeps_queries) {
+      copies::commit();
       copies::template await<0>();
       group.sync();
       each_constant<steps>([&](auto step) {
         detail::load_a_of<scores>(cuda_warp{}, state.queries.of_step[step.value], own_queries(state, scratch),
                                   16 * step.value);
       });
+      group.sync();  // all warps have read their queries
     }
+    begin_keys(range.first, 0);
+    if constexpr (Policy.stages > 1) {
+      begin_values(range.first, 0);
+    }
+    copies::commit();
     int stage = 0;
 #pragma unroll 1
     for (int first = range.first; first < range.end; first += tile_keys) {
@@ -291,15 +304,8 @@ struct dense_by_warps {
           begin_values(first + tile_keys, stage ^ 1);
         }
         copies::commit();
-        if constexpr (Policy.retries) {
-          bool raises = first == range.first;
-          do {
-            make_scores(state, scratch, scratch.keys[stage], tile);
-          } while (!weigh_or_retry(at, range, first, raises, state, tile));
-        } else {
-          make_scores(state, scratch, scratch.keys[stage], tile);
-          weigh(at, range, first, state, tile);
-        }
+        make_scores(state, scratch, scratch.keys[stage], tile);
+        weigh(at, range, first, state, tile);
         add_values(scratch.values[stage], tile, state);
         stage ^= 1;
       }
@@ -347,44 +353,6 @@ struct dense_by_warps {
             warp, state.totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, factors);
       });
     });
-  }
-  /// Makes weights of scores by the references that rows have, unless `raises`. If their sum shows that a reference is
-  /// too low, returns false, and `raises` is true then.
-  __device__ __forceinline__ bool weigh_or_retry(coordinates const& at, key_range const& range, int first, bool& raises,
-                                                 warp_state& state, typename scores::sum_tile& tile) const {
-    cuda_warp const warp;
-    if (first < range.first_plain || first >= range.end_plain) {
-      hide(at, first, state, tile);
-    }
-    softmax_type softmax{slope};
-    if (raises) {
-      row_values<float> largest;
-      row_values<float> factors;
-      scores::fold_lanes(warp, maximum_reducer<float>{}, tile, largest);
-      scores::merge_lanes(warp, maximum_reducer<float>{}, largest);
-      scores::each_row(
-          warp, [&](int, float most, softmax_state& row, float& factor) { factor = softmax.raise(row, most); }, largest,
-          state.rows, factors);
-      each_constant<parts>([&](auto part) {
-        results::each_with_row(
-            warp, state.totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, factors);
-      });
-    }
-    scores::each_with_row(
-        warp, tile, [&](int, int, float& score, softmax_state const& row) { score = softmax.weight(row, score); },
-        state.rows);
-    row_values<two_sums> sums;
-    scores::fold_lanes(warp, two_sums_reducer{}, tile, sums);
-    bool is_beyond = false;
-    scores::each_row(
-        warp, [&](int, two_sums const& sum) { is_beyond = is_beyond || !(sum.first + sum.second <= 32768.0F); }, sums);
-    if (!raises && any_of_warp(is_beyond)) {
-      raises = true;
-      return false;
-    }
-    scores::each_row(
-        warp, [&](int, two_sums const& sum, softmax_state& row) { softmax.add(row, sum); }, sums, state.rows);
-    return true;
   }
   /// Makes minus infinity of the scores of keys that rows do not see.
   __device__ __forceinline__ static void hide(coordinates const& at, int first, warp_state const& state,
@@ -435,11 +403,13 @@ struct dense_by_warps {
     });
   }
 
-  /// Writes results and log-sum-exps of the warp's rows, by way of the scratch where its queries were.
-  __device__ __forceinline__ void finish(coordinates const& at, warp_state& state, scratch_type& scratch) const {
+  /// Writes results and log-sum-exps of the warp's rows, by way of the scratch where its queries were; or what a split
+  /// has of them.
+  __device__ __forceinline__ void finish(coordinates const& at, int split, warp_state& state,
+                                         scratch_type& scratch) const {
     cuda_warp const warp;
     std::int64_t const first_query = at.first_query + state.first_row;
-    auto const own = own_queries(state, scratch);
+    bool const is_split = partials.rows.data != nullptr;
     row_values<float> inverse;
     scores::each_row(
         warp,
@@ -448,16 +418,25 @@ struct dense_by_warps {
           sum += shuffle_xor(sum, 1);
           sum += shuffle_xor(sum, 2);
           float const reference = sum == 0.0F ? -infinity : of_row.reference;
+          attention_row<state_type> const all{{reference, reference, sum}, sum};
           std::int64_t const query = first_query + row;
+          bool const exists = query < shape.queries;
+          bool const writes = exists && warp.lane % scores::holders == 0;
           finished_row const finished =
-              query < shape.queries ? writer.finish(at.sequence, at.head, query, {{reference, reference, sum}, sum})
-                                    : no_attention_row();
+              exists && !is_split ? writer.finish(at.sequence, at.head, query, all) : no_attention_row();
           to = finished.inverse;
-          if (query < shape.queries && warp.lane % scores::holders == 0) {
+          if (writes && is_split) {
+            partials.rows(split, at.sequence, at.head, query) = all;
+          } else if (writes) {
             writer.write_log_sum_exp(at.sequence, at.head, query, finished);
           }
         },
         state.rows, inverse);
+    if (is_split) {
+      write_split(at, split, first_query, state);
+      return;
+    }
+    auto const own = own_queries(state, scratch);
     each_constant<parts>([&](auto part) {
       results::each_row_of_sums(
           warp, state.totals[part.value],
@@ -473,6 +452,28 @@ struct dense_by_warps {
     });
     sync_warp();
     write(at, first_query, own);
+  }
+  /// Writes what a split adds up of the warp's rows. Channels of a row are neighbours, a multiple of 8 of them.
+  __device__ __forceinline__ void write_split(coordinates const& at, int split, std::int64_t first_query,
+                                              warp_state& state) const {
+    cuda_warp const warp;
+    int const lane_channel = warp.lane % 4 * 2;
+    auto const channels = static_cast<int>(shape.channels);
+    each_constant<parts>([&](auto part) {
+      results::each_row_of_sums(warp, state.totals[part.value], [&](int row, auto const& sums) {
+        std::int64_t const query = first_query + row;
+        if (query < shape.queries) {
+          float* const to = &partials.totals(split, at.sequence, at.head, query, lane_channel);
+#pragma unroll
+          for (int i = 0; i < width / 4; i += 2) {
+            int const channel = part.value * width + i * 4;
+            if (channel < channels) {
+              *reinterpret_cast<float2*>(to + channel) = float2{sums[i], sums[i + 1]};
+            }
+          }
+        }
+      });
+    });
   }
   /// Copies results of the warp's rows from scratch to where they belong.
   __device__ __forceinline__ void write(coordinates const& at, std::int64_t first_query,
