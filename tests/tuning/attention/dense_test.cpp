@@ -24,8 +24,8 @@ struct within_dense_limits : dense_attention_tuning<Channels> {
   }
 };
 
-/// What a policy of attention by mma.sync must be by the limits of a multiprocessor of sm_80 and of those with 99 KiB of
-/// shared memory, where it has one thread block less.
+/// What a policy of attention by mma.sync must be by the limits of a multiprocessor of sm_80, and of those with 99 KiB
+/// of shared memory, where it may have fewer thread blocks.
 template <int Channels>
 struct within_warps_limits : dense_warps_tuning<Channels> {
   static constexpr bool is_valid(dense_warps_policy const& policy) {

@@ -4,12 +4,13 @@
 /// dense_attention.hpp includes this header where nvcc compiles: call attention as on the CPU, with a tessera::cuda
 /// executor. On sm_90a a kernel with wgmma and TMA (program/attention/detail/dense_forward.cuh) runs calls with results
 /// in bfloat16 or float16, where TMA can load the heads: channels lie next to each other, and tokens, heads and
-/// sequences begin at multiples of 16 bytes. Causal masks, windows, lengths, packed sequences, shared key heads,
-/// log-sum-exps and sinks run in it; a bias, and lists of tiles, run in the portable program. There are programs of 64,
-/// 128 and 256 channels; a call takes the next one that is large enough.
+/// sequences begin at multiples of 16 bytes. On other GPUs, and where that kernel refuses a call, one with mma.sync and
+/// cp.async (detail/dense_by_warps.cuh) runs it under the same conditions. Causal masks, windows, lengths, packed
+/// sequences, shared key heads, log-sum-exps and sinks run in both; a bias, and lists of tiles, run in the portable
+/// program. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough.
 ///
-/// The device reads the lengths of sequences. Several multiprocessors share the keys of the last blocks of queries, or
-/// of all blocks if there are few, so that all multiprocessors have work until the end.
+/// The device reads the lengths of sequences. Several multiprocessors share the keys of all blocks of queries if there
+/// are few, on sm_90a also those of the last blocks, so that all multiprocessors have work until the end.
 #pragma once
 
 #include <cstdint>

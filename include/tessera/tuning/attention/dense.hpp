@@ -31,6 +31,7 @@ struct dense_warps_policy {
   int stages;          ///< tiles of keys, and of values, in shared memory
   bool keeps_queries;  ///< whether queries stay in registers
   int blocks;          ///< thread blocks of a multiprocessor that registers are for
+  bool skips = false;
 
   friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
 };

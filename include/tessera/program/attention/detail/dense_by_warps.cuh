@@ -20,18 +20,16 @@
 #include <tessera/program/attention/detail/dense_softmax.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/lane_chunks.cuh>
 #include <tessera/program/attention/detail/plain_key_range.cuh>
 #include <tessera/program/attention/detail/weigh_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
-#include <tessera/reduce/sum.hpp>
+#include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/copies_in_flight.hpp>
-#include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/convert.cuh>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/row_tile.cuh>
-#include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/multiply_sums.hpp>
@@ -40,48 +38,6 @@
 
 namespace tessera {
 inline namespace v0 {
-namespace detail {
-
-/// The softmax of weigh_rows_with_headroom over products of queries and keys, which `slope` makes logits in base 2 of.
-/// A NaN among a row's scores makes its weight NaN, and with it all that is added up; so does positive infinity.
-/// Negative infinity has the weight 0.
-struct sloped_headroom_softmax {
-  using sum_type = two_sums_reducer;       ///< a Reducer of a tile's weights
-  static constexpr float headroom = 8.0F;  ///< how far a logit may be above the reference
-  /// What a lane knows of a row.
-  struct state_type {
-    float reference;  ///< what logits are relative to, the same in all lanes of the row
-    float sum;        ///< the sum of the lane's weights
-  };
-  float slope;  ///< what scores are multiplied by to be in base 2
-
-  /// The state before the first key: its reference is below all finite logits, and its difference to itself is 0.
-  __device__ __forceinline__ static state_type identity() { return {-3.0e38F, 0.0F}; }
-  /// Whether a score is too far above the reference.
-  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
-    return __fmaf_rn(largest, slope, -state.reference) > headroom;
-  }
-  /// Nothing is left to agree on.
-  __device__ __forceinline__ void agree() const {}
-  /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
-  __device__ __forceinline__ float raise(state_type& state, float largest) const {
-    float const raised = fmaxf(state.reference, largest * slope);
-    float const factor = fast_exp2(state.reference - raised);
-    state.reference = raised;
-    state.sum *= factor;
-    return factor;
-  }
-  /// The weight of a score, relative to the reference: at most 2^headroom.
-  __device__ __forceinline__ float weight(state_type const& state, float score) const {
-    return fast_exp2(__fmaf_rn(score, slope, -state.reference));
-  }
-  __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
-    state.sum += sum.first + sum.second;
-  }
-};
-
-}  // namespace detail
-
 /// Attends over operands of type T, bfloat16 or float16, whose rows are whole chunks of 16 bytes. Channels: the most
 /// channels that a head may have, a multiple of 64. Result: the type of results, bfloat16 or float16.
 template <int Channels, class T, class Result, dense_warps_policy Policy>
@@ -107,7 +63,7 @@ struct dense_by_warps {
   static constexpr int steps = Channels / 16;     ///< steps of a product of queries and keys
   using scores = row_tile<T, tessera::shape<warp_rows, tile_keys, 16>, cuda_warp>;  ///< queries by keys
   using results = row_tile<T, tessera::shape<warp_rows, width, 16>, cuda_warp>;     ///< weights by values
-  using softmax_type = detail::sloped_headroom_softmax;
+  using softmax_type = sloped_headroom_softmax;
   using softmax_state = typename softmax_type::state_type;
   using key_range = detail::plain_key_range;
   using copies = copies_in_flight<block>;
@@ -182,58 +138,15 @@ struct dense_by_warps {
     typename results::sum_tile totals[parts];
     std::conditional_t<Policy.keeps_queries, kept_queries, staged_queries> queries;
   };
-  /// The lane's chunks of a tile of rows of a matrix, all below each other.
   template <int Rows>
-  struct lane_chunks {
-    static constexpr int in_row = Channels / 8;   ///< chunks of a row
-    static constexpr int apart = lanes / in_row;  ///< rows from a lane's chunk to its next one
-    static constexpr int count = Rows / apart;    ///< chunks of a lane
-    static_assert(lanes % in_row == 0 && Rows % apart == 0);
+  using chunks_of = detail::lane_chunks<T, Rows, Channels, lanes>;
 
-    std::uintptr_t first;  ///< the address of the lane's first chunk, as a number: it may not be there
-    int left;              ///< rows of the matrix from the lane's first row on; negative in columns that are not there
-
-    /// Starts to copy the tile. `step`: bytes from row to row. IsWhole: all rows and columns are there.
-    template <class Tile>
-    __device__ __forceinline__ void begin(block const& group, Tile& to, std::uintptr_t step, bool is_whole) const {
-      static_assert(Tile::rows == Rows);
-      auto const place = shared_address(&to.chunk(group.lane / in_row, group.lane % in_row * 8));
-      constexpr auto bytes_apart = static_cast<std::uint32_t>(apart * Tile::stride * static_cast<int>(sizeof(T)));
-      if (is_whole) {
-        each_constant<count>([&](auto i) {
-          async_copy_16_behind<0>(place + i.value * bytes_apart,
-                                  reinterpret_cast<void const*>(first + i.value * apart * step));
-        });
-      } else {
-        each_constant<count>([&](auto i) {
-          async_copy_16_or_zero(place + i.value * bytes_apart,
-                                reinterpret_cast<void const*>(first + i.value * apart * step), i.value * apart < left);
-        });
-      }
-    }
-    /// Goes on to the next tile.
-    __device__ __forceinline__ void move_on(std::uintptr_t step) {
-      first += Rows * step;
-      left -= Rows;
-    }
-  };
-
-  __device__ __forceinline__ static std::uintptr_t bytes_of_row(dense_heads<T> const& heads) {
-    return static_cast<std::uintptr_t>(heads.heads.stride(2)) * sizeof(T);
-  }
   /// The lane's chunks of the tile that begins with a token.
   template <int Rows>
-  __device__ __forceinline__ lane_chunks<Rows> source_of(block const& group, dense_heads<T> const& heads,
-                                                         std::int64_t sequence, std::int64_t head,
-                                                         std::int64_t token) const {
-    using chunks = lane_chunks<Rows>;
-    dense<T> const own = heads.tokens(sequence, head);
-    int const row = group.lane / chunks::in_row;
-    int const column = group.lane % chunks::in_row * 8;
-    auto const first = reinterpret_cast<std::uintptr_t>(own.matrix.data) +
-                       static_cast<std::uintptr_t>((token + row) * own.matrix.stride(0) + column) * sizeof(T);
-    bool const is_there = column < static_cast<int>(shape.channels);
-    return {first, is_there ? static_cast<int>(own.rows() - token) - row : -(1 << 30)};
+  __device__ __forceinline__ chunks_of<Rows> source_of(block const& group, dense_heads<T> const& heads,
+                                                       std::int64_t sequence, std::int64_t head,
+                                                       std::int64_t token) const {
+    return chunks_of<Rows>::of(heads.tokens(sequence, head).matrix, token, group.lane);
   }
 
   __device__ __forceinline__ void begin(warp_state& state) const {
@@ -245,25 +158,25 @@ struct dense_by_warps {
   __device__ __forceinline__ void begin_queries(block const& group, coordinates const& at,
                                                 scratch_type& scratch) const {
     source_of<rows>(group, queries, at.sequence, at.head, at.first_query)
-        .begin(group, scratch.queries, bytes_of_row(queries), false);
+        .begin(scratch.queries, queries.heads.stride(2), false, group.lane);
   }
 
   /// Attends over tiles of keys. With one stage values are copied while scores are made, and keys of the next tile
   /// while values are multiplied; with two both are copied a tile ahead.
   __device__ __forceinline__ void attend_tiles(block const& group, coordinates const& at, key_range const& range,
-                                               lane_chunks<tile_keys>& from_keys, lane_chunks<tile_keys>& from_values,
+                                               chunks_of<tile_keys>& from_keys, chunks_of<tile_keys>& from_values,
                                                warp_state& state, scratch_type& scratch) const {
-    std::uintptr_t const key_step = bytes_of_row(keys);
-    std::uintptr_t const value_step = bytes_of_row(values);
+    std::int64_t const key_stride = keys.heads.stride(2);
+    std::int64_t const value_stride = values.heads.stride(2);
     auto const key_count = static_cast<int>(keys.tokens(at.sequence, at.key_head).rows());
     int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
     auto const begin_keys = [&](int first, int stage) {
-      from_keys.begin(group, scratch.keys[stage], key_step, first < end_whole);
-      from_keys.move_on(key_step);
+      from_keys.begin(scratch.keys[stage], key_stride, first < end_whole, group.lane);
+      from_keys.move_on(key_stride);
     };
     auto const begin_values = [&](int first, int stage) {
-      from_values.begin(group, scratch.values[stage], value_step, first < end_whole);
-      from_values.move_on(value_step);
+      from_values.begin(scratch.values[stage], value_stride, first < end_whole, group.lane);
+      from_values.move_on(value_stride);
     };
     if constexpr (Policy.keeps_queries) {
       copies::commit();
@@ -289,15 +202,20 @@ struct dense_by_warps {
       if constexpr (Policy.stages == 1) {
         begin_values(first, 0);
         copies::commit();
-        make_scores(state, scratch, scratch.keys[0], tile);
+        bool const is_seen = !Policy.skips || sees(at, first, state);
+        if (is_seen) {
+          make_scores(state, scratch, scratch.keys[0], tile);
+        }
         copies::template await<0>();
         group.sync();  // values are there, and all warps have read the keys
         if (first + tile_keys < range.end) {
           begin_keys(first + tile_keys, 0);
         }
         copies::commit();
-        weigh(at, range, first, state, tile);
-        add_values(scratch.values[0], tile, state);
+        if (is_seen) {
+          weigh(at, range, first, state, tile);
+          add_values(scratch.values[0], tile, state);
+        }
       } else {
         if (first + tile_keys < range.end) {
           begin_keys(first + tile_keys, stage ^ 1);
@@ -337,6 +255,15 @@ struct dense_by_warps {
         scores::multiply(warp, of_queries, of_keys, tile);
       }
     });
+  }
+
+  /// Whether a row of the warp sees a key of a tile, or may.
+  __device__ __forceinline__ static bool sees(coordinates const& at, int first, warp_state const& state) {
+    auto const queries = static_cast<int>(at.mask.queries);
+    int const first_query = static_cast<int>(at.first_query) + state.first_row;
+    int const last_query = min(first_query + warp_rows, queries) - 1;
+    auto const right = static_cast<int>(at.mask.right < 0 ? (1 << 30) : min(at.mask.right, std::int64_t{1 << 30}));
+    return first_query < queries && first <= last_query + static_cast<int>(at.mask.keys) - queries + right;
   }
 
   /// Makes weights of scores.
