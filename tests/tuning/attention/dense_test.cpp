@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/bits.hpp>
 #include <tessera/testing/laws/tuning.hpp>
 #include <tessera/tuning/attention/dense.hpp>
 
@@ -29,7 +30,9 @@ struct within_dense_limits : dense_attention_tuning<Channels> {
 template <int Channels>
 struct within_warps_limits : dense_warps_tuning<Channels> {
   static constexpr bool is_valid(dense_warps_policy const& policy) {
-    int const rows = 16 * policy.tiles * policy.warps + 2 * policy.stages * policy.keys;
+    int const of_queries = 16 * policy.tiles * policy.warps;
+    int const of_keys = 2 * policy.stages * policy.keys;
+    int const rows = policy.keeps_queries ? max(of_queries, of_keys) : of_queries + of_keys;
     int const shared_memory = 2 * (Channels + 8) * rows + 32 * policy.warps;  // 32 bytes of a warp for exchanges
     int const sums = policy.tiles * (Channels / 2 + policy.keys / 2);         // in registers of a thread
     int const queries = policy.keeps_queries ? policy.tiles * Channels / 4 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Warpgroups, tiles and pipeline stages for sm_90a's program of algorithm/attention/dense_attention.hpp, with the
-/// measurements that chose them.
+/// Warpgroups, warps, tiles and pipeline stages for the programs of algorithm/attention/dense_attention.hpp, for sm_90a
+/// and for GPUs without wgmma, with the measurements that chose them.
 #pragma once
 
 #include <tessera/config.hpp>
@@ -31,7 +31,7 @@ struct dense_warps_policy {
   int stages;          ///< tiles of keys, and of values, in shared memory
   bool keeps_queries;  ///< whether queries stay in registers
   int blocks;          ///< thread blocks of a multiprocessor that registers are for
-  bool skips = false;
+  bool skips;          ///< whether warps pass over tiles of which they see no key
 
   friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
 };
@@ -82,9 +82,9 @@ template <int Channels>
 struct dense_warps_tuning {
   using policy_type = dense_warps_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{8, 1, 32, 1, false, 1}
-           : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2}
-                           : policy_type{4, 2, 64, 2, true, 2};
+    return Channels > 128  ? policy_type{4, 1, 48, 1, true, 2, true}
+           : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2, true}
+                           : policy_type{4, 2, 128, 1, false, 2, true};
   }
 };
 

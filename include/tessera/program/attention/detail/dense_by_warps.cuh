@@ -2,11 +2,27 @@
 /// `dense_by_warps`: attention over queries, keys and values in bfloat16 or float16 by mma.sync and cp.async, for GPUs
 /// without wgmma (sm_80 and later).
 ///
-/// A thread block takes neighbouring queries of a head and walks over their keys from first to last. A warp has rows of
-/// its own, 16 or 32, through all tiles of keys: it multiplies queries by keys, makes weights of the scores in the
-/// registers where they are, and multiplies these by values (tile/cuda/row_tile.cuh). Rows have a reference that is
-/// raised only if a score is more than 2^8 above it (weigh_rows_with_headroom), so that most tiles neither exchange
-/// largest scores nor scale what was added up.
+/// A thread block takes neighbouring queries of a head and walks over their keys, or those of a split, from first to
+/// last. A warp has rows of its own, 16 or 32, through all tiles of keys: it multiplies queries by keys, makes weights
+/// of the scores in the registers where they are, and multiplies these by values (tile/cuda/row_tile.cuh). With one
+/// stage values are copied while scores are made, and keys of the next tile while values are multiplied: two syncs a
+/// tile. Thread blocks of a multiprocessor drift apart, so that one multiplies while another makes weights.
+///
+/// Rows have a reference that is raised only if a score is more than 2^8 above it (weigh_rows_with_headroom): most tiles
+/// neither exchange largest scores nor scale what was added up.
+///
+/// Cycles of a multiprocessor for a tile of a thread block: products of 16 x 8 x 16, of which a multiprocessor of an
+/// H200 makes one in 1.5 cycles by mma.sync (620 TFLOP/s; an A100 in 2); bytes of shared memory, 128 a cycle, which
+/// ldmatrix reads and cp.async writes; exponentials, 16 a cycle; instructions of a warp on each of four schedulers:
+///
+///     channels   rows x keys   products   shared memory   exponentials   instructions
+///      64         128 x 128      1540         1410            1020           1000
+///     128         128 x 64       1540         1540             510            800
+///     256          64 x 48       1150         1920             190            450
+///
+/// So 32 rows a warp, with which keys and values are read for two products each, are needed to be bound by products; 256
+/// channels have sums of 16 rows alone in 128 registers, and shared memory bounds them, although queries stay in
+/// registers there.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +54,7 @@
 
 namespace tessera {
 inline namespace v0 {
+
 /// Attends over operands of type T, bfloat16 or float16, whose rows are whole chunks of 16 bytes. Channels: the most
 /// channels that a head may have, a multiple of 64. Result: the type of results, bfloat16 or float16.
 template <int Channels, class T, class Result, dense_warps_policy Policy>
