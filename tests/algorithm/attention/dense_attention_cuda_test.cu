@@ -264,15 +264,16 @@ namespace {
 
 /// What explain() says of a call for a described device. `change(in, out)`: what is different from a usual call.
 template <class Result = bfloat16, class Functions = attention_functions<>, class Change>
-std::string explained(cuda_device_description const& device, Change const& change, Functions const& functions = {}) {
+std::string explained(cuda_device_description const& device, Change const& change, Functions const& functions = {},
+                      std::int64_t queries = 80) {
   auto const on = tessera::cuda::described(device);
-  std::vector<bfloat16> memory(64 * 64 + 8);
-  std::vector<Result> results(64 * 64);
+  std::vector<bfloat16> memory(80 * 64 + 8);
+  std::vector<Result> results(80 * 64);
   attention_inputs<bfloat16> in{
-      {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
-  attention_outputs<Result> out{{results.data(), {1, 1, 64, 64}}};
+      {memory.data(), {1, 1, queries, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
+  attention_outputs<Result> out{{results.data(), {1, 1, queries, 64}}};
   change(in, out);
-  auto const plan = dense_attention::plan_forward(on, {1, 1, 1, 64, 64, 64});
+  auto const plan = dense_attention::plan_forward(on, {1, 1, 1, queries, 64, 64});
   std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
   auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
   return explain(on,
@@ -306,12 +307,12 @@ TEST_CASE("dense attention without wgmma splits keys where blocks of queries lea
 TEST_CASE("dense attention says why its fast programs do not take a call", "[cuda]") {
   cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
   auto const shifts = [](auto& in, auto&) { in.keys.data += 3; };
-  auto const transposes = [](auto&, auto& out) { out.result = out.result.transposed(2, 3); };
+  auto const spreads = [](auto&, auto& out) { out.result.strides[3] = 80; };
   CHECK_THAT(explained(hopper, unchanged),
              contains(cuda::is_compiled_for<900> ? "dense_forward (TMA, wgmma)" : "portable"));
   if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
     CHECK_THAT(explained(hopper, shifts), contains("TMA cannot load keys of these strides"));
-    CHECK_THAT(explained(hopper, transposes), contains("the stride of results along head_dim is 64 but must be 1"));
+    CHECK_THAT(explained(hopper, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
   }
   if (!cuda::is_compiled_for<800>) {
     return;
@@ -320,8 +321,9 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
        {cuda_device_description{.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024},
         cuda_device_description{.architecture = 860, .multiprocessors = 84, .shared_bytes = 99 * 1024}}) {
     CHECK_THAT(explained(device, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+    CHECK_THAT(explained(device, unchanged, {}, 64), contains("dense_tiles (cp.async, mma.sync)"));
     CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
-    CHECK_THAT(explained(device, transposes), contains("the stride of results along head_dim is 64 but must be 1"));
+    CHECK_THAT(explained(device, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
     CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
     CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}), contains("there is a bias"));
   }

@@ -227,7 +227,7 @@ struct dense_forward_model {
 template <class Architectures, class T, class Result, class Bias>
 struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bias>> {
   /// The list of models.
-  using type = model_list<dense_forward_model, detail::dense_by_warps_model>;
+  using type = model_list<dense_forward_model, detail::dense_by_warps_model, detail::dense_tiles_model>;
 };
 
 /// How many floats of memory the programs of a device can use for work items that several groups share.

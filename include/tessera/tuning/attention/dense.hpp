@@ -82,19 +82,19 @@ template <int Channels>
 struct dense_warps_tuning {
   using policy_type = dense_warps_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{4, 1, 48, 1, true, 2, true}
+    return Channels > 128  ? policy_type{8, 1, 48, 1, true, 1, false}
            : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2, true}
-                           : policy_type{4, 2, 128, 1, false, 2, true};
+                           : policy_type{4, 2, 128, 1, false, 2, false};
   }
 };
 
 /// Which calls dense_by_warps takes, and how it splits keys. Costs are in times of a tile of keys.
 struct dense_warps_choice {
-  int fewest_queries;  ///< the fewest queries of a sequence
-  int least_tiles;     ///< the fewest tiles of keys of a split
-  int begin;           ///< what a thread block costs beside its tiles
-  int merging;         ///< what it costs to merge splits
-  int merged_rows;     ///< rows of queries whose merging costs one more
+  int few_queries;  ///< queries of which blocks of 64, as the portable program has them, are faster without splits
+  int least_tiles;  ///< the fewest tiles of keys of a split
+  int begin;        ///< what a thread block costs beside its tiles
+  int merging;      ///< what it costs to merge splits
+  int merged_rows;  ///< rows of queries whose merging costs one more
 
   friend constexpr bool operator==(dense_warps_choice const&, dense_warps_choice const&) = default;
 };
@@ -102,7 +102,7 @@ struct dense_warps_choice {
 /// The choice.
 struct dense_warps_choice_tuning {
   using policy_type = dense_warps_choice;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {0, 8, 3, 4, 300}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 8, 3, 4, 150}; }
 };
 
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.

@@ -16,6 +16,7 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/dense_by_warps.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
+#include <tessera/program/attention/detail/merge_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -86,31 +87,42 @@ struct dense_warps_splits {
   }
 };
 
-/// dense_by_warps: sm_80 and later, for calls that no program for one architecture takes.
-struct dense_by_warps_model {
-  static constexpr char const* name = "dense_by_warps (cp.async, mma.sync)";
-
+/// What the models without wgmma have in common.
+struct dense_calls_without_wgmma {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return first_of(unless(is_16_bit_float<typename Call::result_type>, "results do not have 16 bits"),
                     unless(std::is_same_v<std::remove_const_t<decltype(Call::bias)>, no_bias>, "there is a bias"));
   }
-  template <class Architectures, class Call>
-  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
-    constexpr std::int64_t most = std::int64_t{1} << 29;  // so that sums of two numbers of tokens fit into 31 bits
-    constexpr dense_warps_choice choice = policy_of<dense_warps_choice_tuning>(800);
-    auto const& s = call.shape;
+  template <class Call>
+  static refusal refuses_operands(Call const& call) {
     return first_of(
         unless(call.block_list.counts.data == nullptr, "there is a list of tiles"),
-        unless(s.queries < most && s.keys < most, "rows of queries or keys do not fit into 29 bits"),
-        unless(s.queries >= choice.fewest_queries, "sequences have few queries"),
-        unless(s.channels % 8 == 0, "the remainder of head_dim by 8", s.channels % 8, "0"),
         unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"),
         unless(has_whole_vectors(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
         unless(has_whole_vectors(call.keys), "keys do not lie in rows that begin at multiples of 16 bytes"),
-        unless(has_whole_vectors(call.values), "values do not lie in rows that begin at multiples of 16 bytes"),
-        with_program<Call>(call,
-                           [&](auto program) { return exec.template lacks<typename decltype(program)::type>(); }));
+        unless(has_whole_vectors(call.values), "values do not lie in rows that begin at multiples of 16 bytes"));
+  }
+  /// Whether a call has few queries, the keys of which are not split: blocks of 64 rows are faster then.
+  template <class Exec, class Call>
+  static bool has_few_queries(Exec const& exec, Call const& call) {
+    return call.shape.queries <= policy_of<dense_warps_choice_tuning>(800).few_queries &&
+           dense_warps_splits::of(call.shape, exec.state->multiprocessors(), call.work_splits).splits() == 1;
+  }
+};
+
+/// dense_by_warps: sm_80 and later, for calls that no program for one architecture takes.
+struct dense_by_warps_model : dense_calls_without_wgmma {
+  static constexpr char const* name = "dense_by_warps (cp.async, mma.sync)";
+
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    constexpr std::int64_t most = std::int64_t{1} << 29;  // so that sums of two numbers of tokens fit into 31 bits
+    return first_of(
+        refuses_operands(call),
+        unless(call.shape.queries < most && call.shape.keys < most, "rows of queries or keys do not fit into 29 bits"),
+        with_program<Call>(call, [&](auto program) { return exec.template lacks<typename decltype(program)::type>(); }),
+        unless(!has_few_queries(exec, call), "few queries, whose keys are not split, are faster by dense_tiles"));
   }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
@@ -134,7 +146,7 @@ struct dense_by_warps_model {
       exec.run(program, program.groups());
     });
     if (partials.rows.data != nullptr) {
-      merge_attention<decode_method, result_type> const merge{partials, writer};
+      merge_rows<decode_method, result_type> const merge{partials, writer};
       exec.run(merge, merge.groups());
     }
   }
@@ -149,6 +161,23 @@ struct dense_by_warps_model {
           dense_by_warps<channels.value, typename Call::value_type, typename Call::result_type, policy>;
       return function(std::type_identity<program_type>{});
     });
+  }
+};
+
+/// dense_tiles, the portable program, where its blocks of 64 queries are faster: for few queries.
+struct dense_tiles_model : dense_calls_without_wgmma {
+  static constexpr char const* name = "dense_tiles (cp.async, mma.sync)";
+
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
+    return first_of(refuses_operands(call),
+                    unless(!exec.template has<specific_program>(),
+                           "the device runs code for sm_90a, which has programs with wgmma"),
+                    unless(has_few_queries(exec, call), "there are many queries, or their keys are split"));
+  }
+  template <class Architectures, class Call>
+  static void run(basic_cuda<Architectures> const& exec, Call const& call) {
+    run_portably(exec, call);
   }
 };
 
