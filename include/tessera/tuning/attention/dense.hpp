@@ -80,8 +80,8 @@ struct dense_attention_tuning {
 /// The policy of dense_by_warps for `Channels` channels.
 ///
 /// sm_80's code on an H200, TFLOP/s, full and causal, 16384 tokens of N(0, 1), variants and FlashAttention-2 (that of
-/// PyTorch 2.11, which is sm_80's code, too) in turns. Warps have one stage, queries in shared memory and 32 rows unless
-/// something else stands there; "kept" queries stay in registers. Two runs:
+/// PyTorch 2.11, which is sm_80's code, too) in turns. Warps have one stage, queries in shared memory and 32 rows,
+/// unless something else stands there; "kept" queries stay in registers. Two runs:
 ///
 ///     128 channels, 2 x 16 heads                     64 channels, 2 x 32 heads
 ///     4 warps, 64 keys                   378, 369    4 warps, 128 keys                       361, 344

@@ -8,8 +8,8 @@
 /// stage values are copied while scores are made, and keys of the next tile while values are multiplied: two syncs a
 /// tile. Thread blocks of a multiprocessor drift apart, so that one multiplies while another makes weights.
 ///
-/// Rows have a reference that is raised only if a score is more than 2^8 above it (weigh_rows_with_headroom): most tiles
-/// neither exchange largest scores nor scale what was added up.
+/// Rows have a reference that is raised only if a score is more than 2^8 above it (weigh_rows_with_headroom): most
+/// tiles neither exchange largest scores nor scale what was added up.
 ///
 /// Cycles of a multiprocessor for a tile of a thread block: products of 16 x 8 x 16, of which a multiprocessor of an
 /// H200 makes one in 1.5 cycles by mma.sync (620 TFLOP/s; an A100 in 2); bytes of shared memory, 128 a cycle, which
@@ -18,10 +18,10 @@
 ///     channels   rows x keys   products   shared memory   exponentials   instructions
 ///      64         128 x 128      1540         1410            1020           1000
 ///     128         128 x 64       1540         1540             510            800
-///     256          64 x 48       1150         1920             190            450
+///     256         128 x 48       2300         3460             380            900
 ///
-/// So 32 rows a warp, with which keys and values are read for two products each, are needed to be bound by products; 256
-/// channels have sums of 16 rows alone in 128 registers, and shared memory bounds them, although queries stay in
+/// So 32 rows a warp, with which keys and values are read for two products each, are needed to be bound by products.
+/// Of 256 channels the sums of 16 rows take 128 registers, and shared memory bounds them, although queries stay in
 /// registers there.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Softmaxes over tiles of scores whose operands are not quantized, for attention/detail/weigh_rows.hpp:
-/// `sloped_softmax` for warpgroups, and `sloped_headroom_softmax`, whose references may be below the largest scores, for
-/// warps. `slope` makes logits in base 2 of scores. References of the first are the largest scores so far, as they are.
-/// For tile j,
+/// `sloped_softmax` for warpgroups, and `sloped_headroom_softmax` for warps, whose references may be below the largest
+/// scores. `slope` makes logits in base 2 of scores. References of the first are the largest scores so far, as they
+/// are. For tile j,
 ///
 ///     M_j = max(M_(j-1), largest score)
 ///     P_j = 448 2^(slope (s - M_j))
