@@ -11,9 +11,11 @@
 #include <tessera/algorithm/attention/dense_attention.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/explain.hpp>
+#include <tessera/program/attention/split_keys.hpp>
 
 #include "algorithm/attention/attention_on_device.cuh"
 #include "support/guarded_memory.cuh"
+#include "support/score_functions.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -26,7 +28,8 @@ double dense_distance() {
   return std::is_same_v<T, bfloat16> ? 0.032 : 0.004;
 }
 
-/// Checks a problem against attention in double, in memory that begins as rubbish. On sm_90 the fast program must run.
+/// Checks a problem against attention in double, in memory that begins as rubbish. A fast program must run: there is
+/// one for all GPUs.
 template <class T>
 void check_dense_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first,
                            memory_handle memory = std::make_shared<device_memory>()) {
@@ -35,7 +38,7 @@ void check_dense_on_device(attention_problem<T> const& p, head_layout layout = h
   CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right, p.query_lengths, p.key_lengths);
   tessera::cuda exec;
   exec.memory = std::move(memory);
-  exec.options.refuses_slower_programs = is_hopper() && layout != head_layout::shifted && s.keys > 0;
+  exec.options.refuses_slower_programs = layout != head_layout::shifted && s.keys > 0;
   auto const expected = attention_by_formula(p);
   for (bool const with_log_sum_exps : {true, false}) {
     auto const found = run_on_device<dense_attention, T>(exec, p, layout, with_log_sum_exps);
@@ -203,7 +206,7 @@ TEST_CASE("dense attention on a GPU takes sequences that lie one behind the othe
     auto p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
     p.options.is_causal = true;
     tessera::cuda exec;
-    exec.options.refuses_slower_programs = is_hopper();
+    exec.options.refuses_slower_programs = true;
     attention_shape const s{4, 2, 2, 200, 200, channels};
     auto const queries = to_device(exec, p.queries);
     auto const keys = to_device(exec, p.keys);
@@ -257,29 +260,71 @@ TEST_CASE("dense attention reads nothing before or behind its operands", "[cuda]
   }
 }
 
-TEST_CASE("dense attention says why its fast program does not take a call", "[cuda]") {
-  auto const on = tessera::cuda::described({.architecture = 900, .multiprocessors = 132});
-  std::vector<bfloat16> memory(64 * 64 + 8);
-  auto const why = [&](auto const& change) {
-    attention_inputs<bfloat16> in{
-        {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
-    attention_outputs<bfloat16> out{{memory.data(), {1, 1, 64, 64}}};
-    change(in, out);
-    auto const plan = dense_attention::plan_forward(on, {1, 1, 1, 64, 64, 64});
-    std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
-    auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
-    return explain(on,
-                   [&](auto const& exec) {
-                     dense_attention::forward(exec, in, {}, out, workspace(plan, {first, plan.bytes()}));
-                   })
-        .text();
-  };
-  CHECK_THAT(why([](auto&, auto&) {}), contains("dense_forward (TMA, wgmma)"));
-  if (!cuda::is_compiled_for<900>) {
-    return;  // then that is the reason, whatever else there is
+namespace {
+
+/// What explain() says of a call for a described device. `change(in, out)`: what is different from a usual call.
+template <class Result = bfloat16, class Functions = attention_functions<>, class Change>
+std::string explained(cuda_device_description const& device, Change const& change, Functions const& functions = {},
+                      std::int64_t queries = 80) {
+  auto const on = tessera::cuda::described(device);
+  std::vector<bfloat16> memory(80 * 64 + 8);
+  std::vector<Result> results(80 * 64);
+  attention_inputs<bfloat16> in{
+      {memory.data(), {1, 1, queries, 64}}, {memory.data(), {1, 1, 64, 64}}, {memory.data(), {1, 1, 64, 64}}};
+  attention_outputs<Result> out{{results.data(), {1, 1, queries, 64}}};
+  change(in, out);
+  auto const plan = dense_attention::plan_forward(on, {1, 1, 1, queries, 64, 64});
+  std::vector<std::byte> space(static_cast<std::size_t>(plan.bytes()) + 256);
+  auto* const first = space.data() + (256 - reinterpret_cast<std::uintptr_t>(space.data()) % 256) % 256;
+  return explain(on,
+                 [&](auto const& exec) {
+                   dense_attention::forward(exec, in, {}, out, workspace(plan, {first, plan.bytes()}), functions);
+                 })
+      .text();
+}
+constexpr auto unchanged = [](auto&, auto&) {};
+
+}  // namespace
+
+TEST_CASE("dense attention without wgmma splits keys where blocks of queries leave multiprocessors idle", "[cuda]") {
+  using splits = tessera::detail::dense_warps_splits;
+  constexpr std::int64_t most = most_attention_splits;
+  CHECK(splits::count({2, 16, 16, 16384, 16384, 128}, 108, most) == 1);  // blocks enough
+  CHECK(splits::count({1, 8, 8, 256, 300, 128}, 108, most) == 1);        // keys too few
+  for (std::int64_t const channels : {64, 128, 256}) {
+    attention_shape const shape{1, 8, 8, 256, 32768, channels};
+    std::int64_t const found = splits::count(shape, 108, most);
+    CHECK(found > 4);
+    CHECK(splits::count(shape, 108, 3) <= 3);  // memory for no more
+    std::vector<float> memory(as_size(splits::floats(shape, found)));
+    auto const partials = splits::of(shape, 108, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
+    CHECK(partials.splits() == found);
+    CHECK(static_cast<void const*>(&partials.rows(found - 1, 0, 7, 255) + 1) == memory.data() + memory.size());
+    CHECK(splits::of(shape, 108, {}).rows.data == nullptr);
   }
-  CHECK_THAT(why([&](auto& in, auto&) { in.keys.data = memory.data() + 3; }),
-             contains("TMA cannot load keys of these strides"));
-  CHECK_THAT(why([&](auto&, auto& out) { out.result = out.result.transposed(2, 3); }),
-             contains("the stride of results along head_dim is 64 but must be 1"));
+}
+
+TEST_CASE("dense attention says why its fast programs do not take a call", "[cuda]") {
+  cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
+  auto const shifts = [](auto& in, auto&) { in.keys.data += 3; };
+  auto const spreads = [](auto&, auto& out) { out.result.strides[3] = 80; };
+  CHECK_THAT(explained(hopper, unchanged),
+             contains(cuda::is_compiled_for<900> ? "dense_forward (TMA, wgmma)" : "portable"));
+  if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
+    CHECK_THAT(explained(hopper, shifts), contains("TMA cannot load keys of these strides"));
+    CHECK_THAT(explained(hopper, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
+  }
+  if (!cuda::is_compiled_for<800>) {
+    return;
+  }
+  for (cuda_device_description const& device :
+       {cuda_device_description{.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024},
+        cuda_device_description{.architecture = 860, .multiprocessors = 84, .shared_bytes = 99 * 1024}}) {
+    CHECK_THAT(explained(device, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+    CHECK_THAT(explained(device, unchanged, {}, 64), contains("dense_tiles (cp.async, mma.sync)"));
+    CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
+    CHECK_THAT(explained(device, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
+    CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
+    CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}), contains("there is a bias"));
+  }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
+#include <tessera/program/attention/detail/merge_rows.hpp>
 #include <tessera/program/attention/split_keys.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/reduce/row_parts.hpp>
@@ -151,7 +152,11 @@ TEST_CASE("a sink takes its share of a row, and the mean key's score belongs to 
   }
 }
 
-TEST_CASE("any number of splits come to the rows of all keys", "[host]") {
+namespace {
+
+/// Checks that a program merges any number of splits to the rows of all keys.
+template <class Merge>
+void check_merged_rows() {
   for (std::int64_t const splits : {1, 2, 3, 4, 5, 31, 32, 33, 63, 64}) {
     shared_rows problem(splits, static_cast<unsigned>(splits));
     std::vector<float> results(at(12 * shared_rows::channels), -7.0F);
@@ -161,7 +166,7 @@ TEST_CASE("any number of splits come to the rows of all keys", "[host]") {
     writer.shape = s;
     writer.out = {results.data(), {2, 2, 3, shared_rows::channels}};
     writer.log_sum_exp = {lse.data(), {2, 2, 3}};
-    merge_attention<method, float> const merge{problem.partials(), writer};
+    Merge const merge{problem.partials(), writer};
     cpu{.threads = 1}.run(merge, merge.groups());
     for (std::int64_t row = 0; row < 12; ++row) {
       double const sum = problem.sums[at(row)];
@@ -177,6 +182,13 @@ TEST_CASE("any number of splits come to the rows of all keys", "[host]") {
       }
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("any number of splits come to the rows of all keys", "[host]") {
+  check_merged_rows<merge_attention<method, float>>();
+  check_merged_rows<tessera::detail::merge_rows<method, float>>();
 }
 
 TEST_CASE("queries beyond the length of their sequence are written as nothing seen, or nowhere", "[host]") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/bits.hpp>
 #include <tessera/testing/laws/tuning.hpp>
 #include <tessera/tuning/attention/dense.hpp>
 
@@ -24,6 +25,23 @@ struct within_dense_limits : dense_attention_tuning<Channels> {
   }
 };
 
+/// What a policy of attention by mma.sync must be by the limits of a multiprocessor of sm_80, and of those with 99 KiB
+/// of shared memory, where it may have fewer thread blocks.
+template <int Channels>
+struct within_warps_limits : dense_warps_tuning<Channels> {
+  static constexpr bool is_valid(dense_warps_policy const& policy) {
+    int const of_queries = 16 * policy.tiles * policy.warps;
+    int const of_keys = 2 * policy.stages * policy.keys;
+    int const rows = policy.keeps_queries ? max(of_queries, of_keys) : of_queries + of_keys;
+    int const shared_memory = 2 * (Channels + 8) * rows + 32 * policy.warps;  // 32 bytes of a warp for exchanges
+    int const sums = policy.tiles * (Channels / 2 + policy.keys / 2);         // in registers of a thread
+    int const queries = policy.keeps_queries ? policy.tiles * Channels / 4 : 0;
+    return policy.keys % 16 == 0 && policy.stages >= 1 && policy.stages <= 2 && policy.blocks >= 1 &&
+           shared_memory <= 99 * 1024 && shared_memory * policy.blocks <= 163 * 1024 &&
+           sums + queries < 65536 / (32 * policy.warps * policy.blocks) && sums + queries < 255;
+  }
+};
+
 /// Costs are positive, and do not fall with the number of warpgroups.
 struct with_dense_costs : dense_split_tuning {
   static constexpr bool is_valid(attention_split_policy const& policy) {
@@ -40,4 +58,8 @@ TEST_CASE("tunings of dense attention keep the laws, and their tiles and registe
   CHECK(testing::check_laws<within_dense_limits<128>>().text().empty());
   CHECK(testing::check_laws<within_dense_limits<256>>().text().empty());
   CHECK(testing::check_laws<with_dense_costs>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<64>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<128>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<256>>().text().empty());
+  CHECK(testing::check_laws<dense_warps_choice_tuning>().text().empty());
 }

@@ -4,12 +4,13 @@
 /// dense_attention.hpp includes this header where nvcc compiles: call attention as on the CPU, with a tessera::cuda
 /// executor. On sm_90a a kernel with wgmma and TMA (program/attention/detail/dense_forward.cuh) runs calls with results
 /// in bfloat16 or float16, where TMA can load the heads: channels lie next to each other, and tokens, heads and
-/// sequences begin at multiples of 16 bytes. Causal masks, windows, lengths, packed sequences, shared key heads,
-/// log-sum-exps and sinks run in it; a bias, and lists of tiles, run in the portable program. There are programs of 64,
-/// 128 and 256 channels; a call takes the next one that is large enough.
+/// sequences begin at multiples of 16 bytes. On other GPUs, and where that kernel refuses a call, one with mma.sync and
+/// cp.async (detail/dense_by_warps.cuh) runs it under the same conditions. Causal masks, windows, lengths, packed
+/// sequences, shared key heads, log-sum-exps and sinks run in both; a bias, and lists of tiles, run in the portable
+/// program. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough.
 ///
-/// The device reads the lengths of sequences. Several multiprocessors share the keys of the last blocks of queries, or
-/// of all blocks if there are few, so that all multiprocessors have work until the end.
+/// The device reads the lengths of sequences. Several multiprocessors share the keys of all blocks of queries if there
+/// are few, on sm_90a also those of the last blocks, so that all multiprocessors have work until the end.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention/dense_attention.hpp>
+#include <tessera/algorithm/attention/detail/dense_by_warps_model.cuh>
 #include <tessera/algorithm/attention/quantized_attention.cuh>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/core/bits.hpp>
@@ -44,11 +46,6 @@ inline constexpr dense_attention_policy dense_policy = policy_of<dense_attention
 /// dense_warpgroup_attention for `Channels` channels or fewer.
 template <int Channels, class T, class Result>
 using dense_program = dense_warpgroup_attention<Channels, T, Result, dense_policy<Channels>>;
-
-/// The number of channels of the program for the call: the smallest of 64, 128 and 256 that is large enough.
-inline int dense_channels(attention_shape const& s) {
-  return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
-}
 
 /// Whether there are keys, and all numbers of rows fit into 32 bits.
 inline bool has_room_for_dense(attention_shape const& s) {
@@ -118,7 +115,7 @@ inline std::int64_t floats_of_dense_splits(attention_shape const& s, dense_atten
   std::int64_t const ranges = work_items > attention_splits::most_work_items
                                   ? work.split_over(multiprocessors, most).ranges
                                   : min(most, work_items * work(0) / policy.least);
-  return 2 * ranges * slots::floats_of_slot(work.rows, dense_channels(s));
+  return 2 * ranges * slots::floats_of_slot(work.rows, dense_channels(s.channels));
 }
 
 /// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
@@ -130,7 +127,7 @@ std::int64_t dense_ranges(dense_attention_call<T, Result, Bias> const& call, int
   bool const is_long = call.shape.keys / tile_keys >= attention_split::most_cost;
   return has_lengths && is_long
              ? 0
-             : call.work_splits.size() / (2 * slots::floats_of_slot(rows, dense_channels(call.shape)));
+             : call.work_splits.size() / (2 * slots::floats_of_slot(rows, dense_channels(call.shape.channels)));
 }
 
 /// Why dense_warpgroup_attention does not take a call whose types it takes, or none.
@@ -213,13 +210,13 @@ struct dense_forward_model {
   template <class Architectures, class T, class Result>
   static refusal refuses(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
     refusal const why = detail::refuses_dense(call);
-    return why ? why : with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+    return why ? why : with_constant<64, 128, 256>(detail::dense_channels(call.shape.channels), [&](auto channels) {
       return exec.template lacks<detail::dense_program<channels.value, T, Result>>();
     });
   }
   template <class Architectures, class T, class Result>
   static void run(basic_cuda<Architectures> const& exec, dense_attention_call<T, Result> const& call) {
-    with_constant<64, 128, 256>(detail::dense_channels(call.shape), [&](auto channels) {
+    with_constant<64, 128, 256>(detail::dense_channels(call.shape.channels), [&](auto channels) {
       using program_type = detail::dense_program<channels.value, T, Result>;
       detail::run_dense<program_type>(exec, call, detail::dense_policy<channels.value>);
     });
@@ -230,20 +227,25 @@ struct dense_forward_model {
 template <class Architectures, class T, class Result, class Bias>
 struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bias>> {
   /// The list of models.
-  using type = model_list<dense_forward_model>;
+  using type = model_list<dense_forward_model, detail::dense_by_warps_model, detail::dense_tiles_model>;
 };
 
-/// How many floats of memory the program for sm_90a can use for work items that several groups share.
+/// How many floats of memory the programs of a device can use for work items that several groups share.
 template <class Architectures>
 std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
-  if (!basic_cuda<Architectures>::template is_compiled_for<900> || shape.batch * shape.queries == 0 ||
-      !detail::has_room_for_dense(shape)) {
+  if (shape.batch * shape.queries == 0) {
     return 0;
   }
   int const multiprocessors = exec.state->multiprocessors();
-  return with_constant<64, 128, 256>(detail::dense_channels(shape), [&](auto channels) {
-    return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
-  });
+  if (!exec.template has<detail::specific_program>()) {
+    using splits = detail::dense_warps_splits;
+    return splits::floats(shape, splits::count(shape, multiprocessors, most_attention_splits));
+  }
+  return !detail::has_room_for_dense(shape)
+             ? 0
+             : with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
+                 return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
+               });
 }
 
 }  // namespace v0

@@ -37,10 +37,12 @@ inline constexpr int decode_rows = 8;
 
 /// Powers of 2 by one instruction.
 struct fast_binary_power {
+  /// The power.
   __device__ __forceinline__ static float of(float exponent) { return fast_exp2(exponent); }
 };
 /// Powers of e by two instructions.
 struct fast_natural_power {
+  /// The power.
   __device__ __forceinline__ static float of(float exponent) { return fast_exp2(exponent * 1.4426950408889634F); }
 };
 
@@ -66,6 +68,7 @@ struct relative_softmax {
 
   __device__ __forceinline__ constexpr state_type identity() const { return {-infinity, 0.0F}; }
   __device__ __forceinline__ void push(state_type& state, float score) const { merge(state, {score, 1.0F}); }
+  /// Adds another state. Returns the factors that both weighted sums are to be multiplied by before they are added.
   __device__ __forceinline__ factors merge(state_type& into, state_type const& other) const {
     factors const by = merge_factors(into, other);
     into = {fmaxf(into.reference, other.reference), into.sum * by.of_first + other.sum * by.of_second};

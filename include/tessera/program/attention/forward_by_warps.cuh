@@ -76,8 +76,7 @@ inline namespace v0 {
 /// of results. Bias: no_bias or `bias(sequence, head, query, key)`. Codes lie as quantize_heads leaves them, in rows of
 /// whole 16 bytes.
 template <class Products, class T, class Bias = no_bias>
-struct forward_by_warps
-    : detail::quantized_task<typename Products::method, T, typename Products::sources::stored_type> {
+struct forward_by_warps : detail::task_of_products<Products, T> {
   using method = typename Products::method;  ///< how codes are made
   using softmax_type = piecewise_linear_softmax;
   static_assert(std::is_same_v<typename method::softmax, softmax_type>,
@@ -162,7 +161,7 @@ struct forward_by_warps
   };
 
   /// What attention_tiles is given, too.
-  using task_type = detail::quantized_task<method, T, typename sources::stored_type>;
+  using task_type = detail::task_of_products<Products, T>;
   using task_type::shape, task_type::queries, task_type::keys, task_type::values, task_type::writer,
       task_type::partials;
   Bias bias = {};  ///< added to scores, natural

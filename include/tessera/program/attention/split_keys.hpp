@@ -167,15 +167,15 @@ struct attention_writer {
       to(channel) = store<T>(result_of(row, terms, totals[channel]));
     }
   }
-
- private:
-  TESSERA_FN static float result_of(finished_row const& row, value_terms const& terms, float total) {
-    return row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
-  }
   /// Where the results of a row lie; -1: nowhere, for behind a sequence that is not padded the next one begins.
   TESSERA_FN std::int64_t row_of(std::int64_t sequence, std::int64_t query) const {
     bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
     return is_beyond ? -1 : starts.row_of(sequence, query);
+  }
+
+ private:
+  TESSERA_FN static float result_of(finished_row const& row, value_terms const& terms, float total) {
+    return row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
   }
 };
 
@@ -186,9 +186,9 @@ struct merge_attention {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
-  using reducer_type = part_reducer<softmax_type, row_type>;
-  static constexpr int parts = 4;         ///< parts of the splits, which are added at the same time
-  static constexpr int part_lanes = 128;  ///< lanes that add a part
+  using reducer_type = part_reducer<softmax_type, row_type>;  ///< merges splits
+  static constexpr int parts = 4;                             ///< parts of the splits, which are added at the same time
+  static constexpr int part_lanes = 128;                      ///< lanes that add a part
   static constexpr int lanes = parts * part_lanes;
   static constexpr int most_channels = 256;
   static constexpr int at_a_time = 8;  ///< splits that are loaded before the first is added

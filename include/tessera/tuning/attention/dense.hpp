@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Warpgroups, tiles and pipeline stages for sm_90a's program of algorithm/attention/dense_attention.hpp, with the
-/// measurements that chose them.
+/// Warpgroups, warps, tiles and pipeline stages for the programs of algorithm/attention/dense_attention.hpp, for sm_90a
+/// and for GPUs without wgmma, with the measurements that chose them.
 #pragma once
 
 #include <tessera/config.hpp>
@@ -21,6 +21,19 @@ struct dense_attention_policy {
   int consumer_registers;  ///< registers of each thread of the consumer warpgroups
 
   friend constexpr bool operator==(dense_attention_policy const&, dense_attention_policy const&) = default;
+};
+
+/// The policy of dense_by_warps.
+struct dense_warps_policy {
+  int warps;           ///< warps of a thread block
+  int tiles;           ///< 16 rows of queries of a warp
+  int keys;            ///< keys of a tile
+  int stages;          ///< tiles of keys, and of values, in shared memory
+  bool keeps_queries;  ///< whether queries stay in registers
+  int blocks;          ///< thread blocks of a multiprocessor that registers are for
+  bool skips;          ///< whether warps pass over tiles of which they see no key
+
+  friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
 };
 
 /// The policy for `Channels` channels.
@@ -62,6 +75,62 @@ struct dense_attention_tuning {
            : Channels > 64 ? policy_type{2, 160, 2, 1, true, false, 40, 232}
                            : policy_type{3, 128, 2, 2, true, true, 32, 160};
   }
+};
+
+/// The policy of dense_by_warps for `Channels` channels.
+///
+/// sm_80's code on an H200, TFLOP/s, full and causal, 16384 tokens of N(0, 1), variants and FlashAttention-2 (that of
+/// PyTorch 2.11, which is sm_80's code, too) in turns. Warps have one stage, queries in shared memory and 32 rows,
+/// unless something else stands there; "kept" queries stay in registers. Two runs:
+///
+///     128 channels, 2 x 16 heads                     64 channels, 2 x 32 heads
+///     4 warps, 64 keys                   378, 369    4 warps, 128 keys                       361, 344
+///     4 warps, 64 keys, 2 stages         367, 355    4 warps, 64 keys, 2 stages, kept        353, 337
+///     4 warps, 32 keys, 2 stages         374, 366    4 warps, 128 keys, kept (spills)        348, 333
+///     4 warps, 32 keys, 2 stages, kept   329, 319    4 warps, 64 keys, kept                  347, 334
+///     8 warps, 64 keys, 2 stages         351, 337    3 blocks of 4 warps, 64 keys, 2 stages  337, 322
+///     8 warps of 16 rows, 2 stages, kept 298, 301    4 blocks of 4 warps of 16 rows, kept    327, 312
+///     FlashAttention-2                   356, 341    FlashAttention-2                        310, 299
+///
+///     4 warps, 64 keys                   355, 346    4 warps, 128 keys                       353, 338
+///     the same, passing over tiles       376, 363    the same, passing over tiles            336, 324
+///     4 warps, 80 keys                   338, 328    4 warps, 96 keys                        342, 331
+///     FlashAttention-2                   341, 332    FlashAttention-2                        298, 293
+///
+///     256 channels, 16 heads, warps of 16 rows
+///     8 warps, 32 keys                   279, 282    8 warps, 32 keys, kept                  314, 309
+///     8 warps, 64 keys                   306, 309    8 warps, 48 keys, kept                  325, 323
+///     8 warps, 32 keys, kept             320, 325    8 warps, 64 keys, kept (spills)         294, 294
+///     8 warps, 32 keys, 2 stages, kept   301, 303    2 blocks of 4 warps, 48 keys, kept      293, 295
+///     FlashAttention-2                   328, 311    FlashAttention-2                        324, 306
+///
+/// Without the largest score of a tile, but its scores made again if the sum of weights shows a reference that is too
+/// low, 128 channels have 338 and 324, 64 have 248 and 231: weights are then not made beside products with values.
+template <int Channels>
+struct dense_warps_tuning {
+  using policy_type = dense_warps_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128  ? policy_type{8, 1, 48, 1, true, 1, false}
+           : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2, true}
+                           : policy_type{4, 2, 128, 1, false, 2, false};
+  }
+};
+
+/// Which calls dense_by_warps takes, and how it splits keys. Costs are in times of a tile of keys.
+struct dense_warps_choice {
+  int few_queries;  ///< queries of which blocks of 64, as the portable program has them, are faster without splits
+  int least_tiles;  ///< the fewest tiles of keys of a split
+  int begin;        ///< what a thread block costs beside its tiles
+  int merging;      ///< what it costs to merge splits
+  int merged_rows;  ///< rows of queries whose merging costs one more
+
+  friend constexpr bool operator==(dense_warps_choice const&, dense_warps_choice const&) = default;
+};
+
+/// The choice.
+struct dense_warps_choice_tuning {
+  using policy_type = dense_warps_choice;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 8, 3, 4, 150}; }
 };
 
 /// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `sloped_softmax`: a warpgroup's online softmax over tiles of scores whose operands are not quantized, for
-/// tile/rows/weigh_rows.hpp. References are the largest scores so far, as they are; `slope` makes logits in base
-/// 2 of them. For tile j,
+/// Softmaxes over tiles of scores whose operands are not quantized, for tile/rows/weigh_rows.hpp: `sloped_softmax` for
+/// warpgroups, and `sloped_headroom_softmax` for warps, whose references may be below the largest scores. `slope` makes
+/// logits in base 2 of scores. References of the first are the largest scores so far, as they are. For tile j,
 ///
 ///     M_j = max(M_(j-1), largest score)
 ///     P_j = 448 2^(slope (s - M_j))
@@ -80,6 +80,45 @@ struct sloped_softmax {
   }
   __device__ __forceinline__ void add(state_type& state, float factor, two_sums const& sum) const {
     state.total = __fmaf_rn(state.total, factor, sum.first + sum.second);
+  }
+};
+
+/// The softmax of weigh_rows_with_headroom over products of queries and keys, which `slope` makes logits in base 2 of.
+/// A NaN among a row's scores makes its weight NaN, and with it all that is added up; so does positive infinity.
+/// Negative infinity has the weight 0.
+struct sloped_headroom_softmax {
+  using largest_type = maximum_reducer<float>;  ///< a Reducer of a tile's scores
+  using sum_type = two_sums_reducer;            ///< a Reducer of a tile's weights
+  static constexpr float headroom = 8.0F;       ///< how far a logit may be above the reference
+  /// What a lane knows of a row.
+  struct state_type {
+    float reference;  ///< what logits are relative to, the same in all lanes of the row
+    float sum;        ///< the sum of the lane's weights
+  };
+  float slope;  ///< what scores are multiplied by to be in base 2
+
+  /// The state before the first key: its reference is below all finite logits, and its difference to itself is 0.
+  __device__ __forceinline__ static state_type identity() { return {-3.0e38F, 0.0F}; }
+  /// Whether a score is too far above the reference.
+  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
+    return __fmaf_rn(largest, slope, -state.reference) > headroom;
+  }
+  /// Nothing is left to agree on.
+  __device__ __forceinline__ void agree() const {}
+  /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
+  __device__ __forceinline__ float raise(state_type& state, float largest) const {
+    float const raised = fmaxf(state.reference, largest * slope);
+    float const factor = fast_exp2(state.reference - raised);
+    state.reference = raised;
+    state.sum *= factor;
+    return factor;
+  }
+  /// The weight of a score, relative to the reference: at most 2^headroom.
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(__fmaf_rn(score, slope, -state.reference));
+  }
+  __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
+    state.sum += sum.first + sum.second;
   }
 };
 

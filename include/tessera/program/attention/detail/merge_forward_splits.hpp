@@ -58,7 +58,7 @@ struct merge_attention_splits {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
-  using reducer_type = part_reducer<softmax_type, row_type>;
+  using reducer_type = part_reducer<softmax_type, row_type>;  ///< merges splits
   static constexpr int warps = 4;
   static constexpr int lanes = 32 * warps;
   static constexpr int most_channels = 256;

@@ -41,6 +41,10 @@ struct quantized_task {
   }
 };
 
+/// The task of a program whose weights are multiplied by values as Products says (attention/forward_by_warps.cuh).
+template <class Products, class T>
+using task_of_products = quantized_task<typename Products::method, T, typename Products::sources::stored_type>;
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace tessera

@@ -52,13 +52,14 @@ struct score_queries {
 /// A warp's part of a work item: some chunks of a head. Its queries and slots are loaded while the part before it is
 /// scored.
 struct score_part {
-  score_item work;
-  std::int32_t head;
-  std::int32_t first;
-  std::int32_t end;
+  score_item work;     ///< the work item that it is a part of
+  std::int32_t head;   ///< the key head
+  std::int32_t first;  ///< the first chunk
+  std::int32_t end;    ///< one past the last chunk
   /// Of the chunks from the lane's number on, 32 apart, which says whether they can be selected.
   std::int16_t chunk_slots[scored_chunks / 32];
 
+  /// Whether there is nothing to score.
   __device__ __forceinline__ bool is_empty() const { return first >= end; }
 };
 

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dense_by_warps`: attention over queries, keys and values in bfloat16 or float16 by mma.sync and cp.async, for GPUs
+/// without wgmma (sm_80 and later).
+///
+/// A thread block takes neighbouring queries of a head and walks over their keys, or those of a split, from first to
+/// last. A warp has rows of its own, 16 or 32, through all tiles of keys: it multiplies queries by keys, makes weights
+/// of the scores in the registers where they are, and multiplies these by values (tile/cuda/row_tile.cuh). With one
+/// stage values are copied while scores are made, and keys of the next tile while values are multiplied: two syncs a
+/// tile. Thread blocks of a multiprocessor drift apart, so that one multiplies while another makes weights.
+///
+/// Rows have a reference that is raised only if a score is more than 2^8 above it (weigh_rows_with_headroom): most
+/// tiles neither exchange largest scores nor scale what was added up.
+///
+/// Cycles of a multiprocessor for a tile of a thread block: products of 16 x 8 x 16, of which a multiprocessor of an
+/// H200 makes one in 1.5 cycles by mma.sync (620 TFLOP/s; an A100 in 2); bytes of shared memory, 128 a cycle, which
+/// ldmatrix reads and cp.async writes; exponentials, 16 a cycle; instructions of a warp on each of four schedulers:
+///
+///     channels   rows x keys   products   shared memory   exponentials   instructions
+///      64         128 x 128      1540         1410            1020           1000
+///     128         128 x 64       1540         1540             510            800
+///     256         128 x 48       2300         3460             380            900
+///
+/// So 32 rows a warp, with which keys and values are read for two products each, are needed to be bound by products.
+/// Of 256 channels the sums of 16 rows take 128 registers, and shared memory bounds them, although queries stay in
+/// registers there.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/core/with_constant.hpp>
+#include <tessera/program/attention/detail/dense_softmax.cuh>
+#include <tessera/program/attention/detail/dense_tiles.hpp>
+#include <tessera/program/attention/detail/key_cursor.hpp>
+#include <tessera/program/attention/detail/lane_chunks.cuh>
+#include <tessera/program/attention/detail/plain_key_range.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/copies_in_flight.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_tile.cuh>
+#include <tessera/tile/cuda/warp.cuh>
+#include <tessera/tile/multiply_staged.hpp>
+#include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tile/rows/weigh_rows.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/tuning/attention/dense.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Attends over operands of type T, bfloat16 or float16, whose rows are whole chunks of 16 bytes. Channels: the most
+/// channels that a head may have, a multiple of 64. Result: the type of results, bfloat16 or float16.
+template <int Channels, class T, class Result, dense_warps_policy Policy>
+struct dense_by_warps {
+  static constexpr int lanes = 32 * Policy.warps;
+  static constexpr int warp_rows = 16 * Policy.tiles;    ///< queries of a warp
+  static constexpr int rows = warp_rows * Policy.warps;  ///< queries of a thread block
+  static constexpr int tile_keys = Policy.keys;          ///< keys of a tile
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr int from_architecture = 800;
+  static constexpr int before_architecture = 10000;
+  static constexpr float log2_e = 1.4426950408889634F;
+  static_assert(Channels % 64 == 0 && sizeof(T) == 2 && sizeof(Result) == 2);
+  /// The group that runs it.
+  using block = cuda_block<lanes>;
+  /// Where a group is: its block of queries.
+  using coordinates = detail::query_block<rows>;
+  using state_type = online_softmax<float>::state_type;
+
+ private:
+  static constexpr int width = 64;                ///< channels of a product with values
+  static constexpr int parts = Channels / width;  ///< products of a step of values
+  static constexpr int steps = Channels / 16;     ///< steps of a product of queries and keys
+  using scores = row_tile<T, tessera::shape<warp_rows, tile_keys, 16>, cuda_warp>;  ///< queries by keys
+  using results = row_tile<T, tessera::shape<warp_rows, width, 16>, cuda_warp>;     ///< weights by values
+  using softmax_type = sloped_headroom_softmax;
+  using softmax_state = typename softmax_type::state_type;
+  using key_range = detail::plain_key_range;
+  using copies = copies_in_flight<block>;
+  using query_tile = staged_tile<T, rows, Channels>;
+  using key_tile = staged_tile<T, tile_keys, Channels>;
+  template <class Value>
+  using row_values = typename scores::template row_values<Value>;
+
+  /// The warp's queries, where they stay in registers.
+  struct kept_queries {
+    typename scores::a_tile of_step[steps];
+  };
+  /// The same where they do not.
+  struct staged_queries {};
+
+ public:
+  struct scratch_type {
+    /// Queries, where they stay there, then results. Queries that lanes keep make room for keys and values.
+    union {
+      query_tile queries;
+      struct {
+        std::conditional_t<Policy.keeps_queries, staged_queries, query_tile> before;
+        key_tile keys[Policy.stages];
+        key_tile values[Policy.stages];
+      };
+    };
+  };
+
+  attention_shape shape;
+  dense_heads<T> queries;  ///< with their lengths and starts
+  dense_heads<T> keys;     ///< with their lengths and starts
+  dense_heads<T> values;   ///< with the lengths and starts of keys
+  float slope;             ///< what scores are multiplied by, for logits in base 2
+  std::int64_t left;       ///< attention_mask::left
+  std::int64_t right;      ///< attention_mask::right
+  attention_writer<decode_method, Result> writer;
+  bool has_whole_words;                     ///< whether rows of results begin at multiples of 16 bytes
+  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
+
+  /// How many groups there are: blocks of queries, times the splits of the keys.
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return shape.batch * shape.query_heads * coordinates::count(shape) * partials.splits();
+  }
+
+  /// Attends for a block of queries of a head.
+  __device__ __forceinline__ void operator()(block const& group, std::int64_t which, scratch_type& scratch) const {
+    auto const splits = static_cast<int>(partials.splits());
+    auto const split = static_cast<int>(which % splits);
+    coordinates at = coordinates::of(shape, which / splits);
+    at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
+    auto const range = key_range::of(at, rows, tile_keys, split, splits);
+    warp_state state;
+    state.first_row = uniform(group.lane / 32) * warp_rows;
+    begin(state);
+    if (range.first < range.end) {
+      begin_queries(group, at, scratch);
+      auto from_keys = source_of<tile_keys>(group, keys, at.sequence, at.key_head, range.first);
+      auto from_values = source_of<tile_keys>(group, values, at.sequence, at.key_head, range.first);
+      attend_tiles(group, at, range, from_keys, from_values, state, scratch);
+    }
+    if constexpr (Policy.keeps_queries) {
+      group.sync();  // all warps have read the last values, where results go
+    }
+    finish(at, split, state, scratch);
+  }
+
+ private:
+  /// What a warp has in registers from tile to tile.
+  struct warp_state {
+    int first_row;  ///< the warp's first row in the block
+    row_values<softmax_state> rows;
+    typename results::sum_tile totals[parts];
+    std::conditional_t<Policy.keeps_queries, kept_queries, staged_queries> queries;
+  };
+  template <int Rows>
+  using chunks_of = detail::lane_chunks<T, Rows, Channels, lanes>;
+
+  /// The lane's chunks of the tile that begins with a token.
+  template <int Rows>
+  __device__ __forceinline__ chunks_of<Rows> source_of(block const& group, dense_heads<T> const& heads,
+                                                       std::int64_t sequence, std::int64_t head,
+                                                       std::int64_t token) const {
+    return chunks_of<Rows>::of(heads.tokens(sequence, head).matrix, token, group.lane);
+  }
+
+  __device__ __forceinline__ void begin(warp_state& state) const {
+    cuda_warp const warp;
+    scores::each_row(
+        warp, [](int, softmax_state& row) { row = softmax_type::identity(); }, state.rows);
+    each_constant<parts>([&](auto part) { results::clear(warp, state.totals[part.value]); });
+  }
+  __device__ __forceinline__ void begin_queries(block const& group, coordinates const& at,
+                                                scratch_type& scratch) const {
+    source_of<rows>(group, queries, at.sequence, at.head, at.first_query)
+        .begin(scratch.queries, queries.heads.stride(2), false, group.lane);
+  }
+
+  /// Attends over tiles of keys. With one stage values are copied while scores are made, and keys of the next tile
+  /// while values are multiplied; with two both are copied a tile ahead.
+  __device__ __forceinline__ void attend_tiles(block const& group, coordinates const& at, key_range const& range,
+                                               chunks_of<tile_keys>& from_keys, chunks_of<tile_keys>& from_values,
+                                               warp_state& state, scratch_type& scratch) const {
+    std::int64_t const key_stride = keys.heads.stride(2);
+    std::int64_t const value_stride = values.heads.stride(2);
+    auto const key_count = static_cast<int>(keys.tokens(at.sequence, at.key_head).rows());
+    int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
+    auto const begin_keys = [&](int first, int stage) {
+      from_keys.begin(scratch.keys[stage], key_stride, first < end_whole, group.lane);
+      from_keys.move_on(key_stride);
+    };
+    auto const begin_values = [&](int first, int stage) {
+      from_values.begin(scratch.values[stage], value_stride, first < end_whole, group.lane);
+      from_values.move_on(value_stride);
+    };
+    if constexpr (Policy.keeps_queries) {
+      copies::commit();
+      copies::template await<0>();
+      group.sync();
+      each_constant<steps>([&](auto step) {
+        detail::load_a_of<scores>(cuda_warp{}, state.queries.of_step[step.value], own_queries(state, scratch),
+                                  16 * step.value);
+      });
+      group.sync();  // all warps have read their queries
+    }
+    begin_keys(range.first, 0);
+    if constexpr (Policy.stages > 1) {
+      begin_values(range.first, 0);
+    }
+    copies::commit();
+    int stage = 0;
+#pragma unroll 1
+    for (int first = range.first; first < range.end; first += tile_keys) {
+      copies::template await<0>();
+      group.sync();  // keys are there, and all warps have read the tile before
+      typename scores::sum_tile tile;
+      if constexpr (Policy.stages == 1) {
+        begin_values(first, 0);
+        copies::commit();
+        bool const is_seen = !Policy.skips || sees(at, first, state);
+        if (is_seen) {
+          make_scores(state, scratch, scratch.keys[0], tile);
+        }
+        copies::template await<0>();
+        group.sync();  // values are there, and all warps have read the keys
+        if (first + tile_keys < range.end) {
+          begin_keys(first + tile_keys, 0);
+        }
+        copies::commit();
+        if (is_seen) {
+          weigh(at, range, first, state, tile);
+          add_values(scratch.values[0], tile, state);
+        }
+      } else {
+        if (first + tile_keys < range.end) {
+          begin_keys(first + tile_keys, stage ^ 1);
+          begin_values(first + tile_keys, stage ^ 1);
+        }
+        copies::commit();
+        make_scores(state, scratch, scratch.keys[stage], tile);
+        weigh(at, range, first, state, tile);
+        add_values(scratch.values[stage], tile, state);
+        stage ^= 1;
+      }
+    }
+  }
+
+  /// The warp's queries in scratch.
+  struct warp_queries {
+    static constexpr int stride = query_tile::stride;
+    T* values;
+    __device__ tile_chunk<T>& chunk(int, int);
+  };
+  __device__ __forceinline__ static warp_queries own_queries(warp_state const& state, scratch_type& scratch) {
+    return {&scratch.queries(state.first_row, 0)};
+  }
+
+  __device__ __forceinline__ static void make_scores(warp_state& state, scratch_type& scratch, key_tile const& from,
+                                                     typename scores::sum_tile& tile) {
+    cuda_warp const warp;
+    scores::clear(warp, tile);
+    each_constant<steps>([&](auto step) {
+      typename scores::b_tile of_keys;
+      detail::load_b_transposed_of<scores>(warp, of_keys, from, 16 * step.value);
+      if constexpr (Policy.keeps_queries) {
+        scores::multiply(warp, state.queries.of_step[step.value], of_keys, tile);
+      } else {
+        typename scores::a_tile of_queries;
+        detail::load_a_of<scores>(warp, of_queries, own_queries(state, scratch), 16 * step.value);
+        scores::multiply(warp, of_queries, of_keys, tile);
+      }
+    });
+  }
+
+  /// Whether a row of the warp sees a key of a tile, or may.
+  __device__ __forceinline__ static bool sees(coordinates const& at, int first, warp_state const& state) {
+    auto const queries = static_cast<int>(at.mask.queries);
+    int const first_query = static_cast<int>(at.first_query) + state.first_row;
+    int const last_query = min(first_query + warp_rows, queries) - 1;
+    auto const right = static_cast<int>(at.mask.right < 0 ? (1 << 30) : min(at.mask.right, std::int64_t{1 << 30}));
+    return first_query < queries && first <= last_query + static_cast<int>(at.mask.keys) - queries + right;
+  }
+
+  /// Makes weights of scores.
+  __device__ __forceinline__ void weigh(coordinates const& at, key_range const& range, int first, warp_state& state,
+                                        typename scores::sum_tile& tile) const {
+    cuda_warp const warp;
+    if (first < range.first_plain || first >= range.end_plain) {
+      hide(at, first, state, tile);
+    }
+    softmax_type softmax{slope};
+    weigh_rows_with_headroom<scores>(warp, softmax, tile, state.rows, [&](row_values<float>& factors) {
+      each_constant<parts>([&](auto part) {
+        results::each_with_row(
+            warp, state.totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, factors);
+      });
+    });
+  }
+  /// Makes minus infinity of the scores of keys that rows do not see.
+  __device__ __forceinline__ static void hide(coordinates const& at, int first, warp_state const& state,
+                                              typename scores::sum_tile& tile) {
+    cuda_warp const warp;
+    struct seen_columns {
+      int first;
+      int end;
+    };
+    // A window that is wider than all numbers of tokens hides nothing.
+    constexpr std::int64_t most = 1 << 30;
+    auto const queries = static_cast<int>(at.mask.queries);
+    auto const keys = static_cast<int>(at.mask.keys);
+    auto const left = static_cast<int>(at.mask.left < 0 ? most : min(at.mask.left, most));
+    auto const right = static_cast<int>(at.mask.right < 0 ? most : min(at.mask.right, most));
+    int const first_query = static_cast<int>(at.first_query) + state.first_row;
+    row_values<seen_columns> columns;
+    scores::each_row(
+        warp,
+        [&](int row, seen_columns& to) {
+          int const query = first_query + row;
+          int const own = query + keys - queries - first;  // the row's own key, as a column
+          to = {own - left, query < queries ? min(keys - first, own + right + 1) : 0};
+        },
+        columns);
+    scores::each_with_row(
+        warp, tile,
+        [](int, int column, float& score, seen_columns const& seen) {
+          score = column >= seen.first && column < seen.end ? score : -infinity;
+        },
+        columns);
+  }
+
+  /// Adds the values of a tile by their weights.
+  __device__ __forceinline__ static void add_values(key_tile const& from, typename scores::sum_tile const& weights,
+                                                    warp_state& state) {
+    cuda_warp const warp;
+    using operands_type = operands_of_sums<scores, results>;
+    operands_type operands;
+    operands.make(warp, weights);
+    each_constant<operands_type::steps>([&](auto step) {
+      each_constant<parts>([&](auto part) {
+        typename results::b_tile of_values;
+        results::load_staged_b(warp, of_values, from.values + 16 * step.value * key_tile::stride + part.value * width,
+                               key_tile::stride);
+        results::multiply(warp, operands.of_step[step.value], of_values, state.totals[part.value]);
+      });
+    });
+  }
+
+  /// Writes results and log-sum-exps of the warp's rows, by way of the scratch where its queries were; or what a split
+  /// has of them.
+  __device__ __forceinline__ void finish(coordinates const& at, int split, warp_state& state,
+                                         scratch_type& scratch) const {
+    cuda_warp const warp;
+    std::int64_t const first_query = at.first_query + state.first_row;
+    bool const is_split = partials.rows.data != nullptr;
+    row_values<float> inverse;
+    scores::each_row(
+        warp,
+        [&](int row, softmax_state& of_row, float& to) {
+          float sum = of_row.sum;
+          sum += shuffle_xor(sum, 1);
+          sum += shuffle_xor(sum, 2);
+          float const reference = sum == 0.0F ? -infinity : of_row.reference;
+          attention_row<state_type> const all{{reference, reference, sum}, sum};
+          std::int64_t const query = first_query + row;
+          bool const exists = query < shape.queries;
+          bool const writes = exists && warp.lane % scores::holders == 0;
+          finished_row const finished =
+              exists && !is_split ? writer.finish(at.sequence, at.head, query, all) : no_attention_row();
+          to = finished.inverse;
+          if (writes && is_split) {
+            partials.rows(split, at.sequence, at.head, query) = all;
+          } else if (writes) {
+            writer.write_log_sum_exp(at.sequence, at.head, query, finished);
+          }
+        },
+        state.rows, inverse);
+    if (is_split) {
+      write_split(at, split, first_query, state);
+      return;
+    }
+    auto const own = own_queries(state, scratch);
+    each_constant<parts>([&](auto part) {
+      results::each_row_of_sums(
+          warp, state.totals[part.value],
+          [&](int row, auto const& sums, float by) {
+#pragma unroll
+            for (int i = 0; i < width / 4; i += 2) {
+              std::uint32_t const both = by == 0.0F ? 0U : pack_pair<Result>(sums[i] * by, sums[i + 1] * by);
+              int const channel = part.value * width + i * 4 + warp.lane % 4 * 2;
+              *reinterpret_cast<std::uint32_t*>(own.values + row * query_tile::stride + channel) = both;
+            }
+          },
+          inverse);
+    });
+    sync_warp();
+    write(at, first_query, own);
+  }
+  /// Writes what a split adds up of the warp's rows. Channels of a row are neighbours, a multiple of 8 of them.
+  __device__ __forceinline__ void write_split(coordinates const& at, int split, std::int64_t first_query,
+                                              warp_state& state) const {
+    cuda_warp const warp;
+    int const lane_channel = warp.lane % 4 * 2;
+    auto const channels = static_cast<int>(shape.channels);
+    each_constant<parts>([&](auto part) {
+      results::each_row_of_sums(warp, state.totals[part.value], [&](int row, auto const& sums) {
+        std::int64_t const query = first_query + row;
+        if (query < shape.queries) {
+          float* const to = &partials.totals(split, at.sequence, at.head, query, lane_channel);
+#pragma unroll
+          for (int i = 0; i < width / 4; i += 2) {
+            int const channel = part.value * width + i * 4;
+            if (channel < channels) {
+              *reinterpret_cast<float2*>(to + channel) = float2{sums[i], sums[i + 1]};
+            }
+          }
+        }
+      });
+    });
+  }
+  /// Copies results of the warp's rows from scratch to where they belong.
+  __device__ __forceinline__ void write(coordinates const& at, std::int64_t first_query,
+                                        warp_queries const& from) const {
+    cuda_warp const warp;
+    constexpr int in_row = Channels / 8;
+    auto const channels = static_cast<int>(shape.channels);
+#pragma unroll 4
+    for (int i = warp.lane; i < warp_rows * in_row; i += 32) {
+      int const row = i / in_row;
+      int const channel = i % in_row * 8;
+      std::int64_t const query = first_query + row;
+      std::int64_t const to = query < shape.queries ? writer.row_of(at.sequence, query) : -1;
+      if (to < 0 || channel >= channels) {
+        continue;
+      }
+      Result* const result = &writer.out(at.sequence, at.head, to, channel);
+      auto const chunk = *reinterpret_cast<uint4 const*>(from.values + row * query_tile::stride + channel);
+      if (has_whole_words) {
+        *reinterpret_cast<uint4*>(result) = chunk;
+      } else {
+        auto const* const of_chunk = reinterpret_cast<Result const*>(&chunk);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          result[j] = of_chunk[j];
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
