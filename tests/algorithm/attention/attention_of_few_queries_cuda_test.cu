@@ -250,14 +250,14 @@ __global__ void make_long_head(bfloat16* keys, bfloat16* values) {
 }
 
 /// The formula's sums over some of a row's keys.
-struct row_part {
+struct key_part {
   double largest;
   double sum;
   double total[head_channels];
 };
 
 /// Makes the sums in double; a thread has a channel. The last query sees all keys, the one before it one less.
-__global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloat16 const* values, row_part* parts) {
+__global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloat16 const* values, key_part* parts) {
   __shared__ double weights[part_keys];
   __shared__ double of_threads[head_channels];
   auto const thread = static_cast<int>(threadIdx.x);
@@ -294,14 +294,14 @@ __global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloa
   for (int key = 0; key < part_keys; ++key) {
     total += weights[key] * static_cast<double>(load(values[(first + key) * head_channels + thread]));
   }
-  row_part& part = parts[blockIdx.y * gridDim.x + blockIdx.x];
+  key_part& part = parts[blockIdx.y * gridDim.x + blockIdx.x];
   part.largest = largest;
   part.sum = sum;
   part.total[thread] = total;
 }
 
 /// The results of each row, from all of its parts.
-attention_results joined(std::vector<row_part> const& parts, std::int64_t queries) {
+attention_results joined(std::vector<key_part> const& parts, std::int64_t queries) {
   attention_results made;
   std::size_t const of_row = parts.size() / as_size(queries);
   for (std::size_t row = 0; row < as_size(queries); ++row) {
@@ -312,7 +312,7 @@ attention_results joined(std::vector<row_part> const& parts, std::int64_t querie
     double sum = 0;
     std::vector<double> total(head_channels);
     for (std::size_t i = 0; i < of_row; ++i) {
-      row_part const& part = parts[row * of_row + i];
+      key_part const& part = parts[row * of_row + i];
       double const share = std::exp(part.largest - largest);
       sum += share * part.sum;
       for (std::size_t c = 0; c < total.size(); ++c) {
@@ -340,7 +340,7 @@ TEST_CASE("attention over 1048576 keys on a GPU is near the formula in double, o
     CAPTURE(queries);
     auto const q =
         to_device(exec, attention_samples<bfloat16>(testing::gauss{.sigma = 2.0}, 3, 1, queries * head_channels));
-    buffer<row_part> parts(exec, queries * (many_keys / part_keys));
+    buffer<key_part> parts(exec, queries * (many_keys / part_keys));
     exec.wait();
     attend_part<<<dim3(many_keys / part_keys, static_cast<unsigned>(queries)), head_channels>>>(
         q.data(), keys.data(), values.data(), parts.data());
