@@ -36,7 +36,6 @@ def functions(device):
         "soft_target_cross_entropy": (tessera_torch.soft_target_cross_entropy, (e, c, entries, entry_weights)),
         "chosen_log_probabilities": (tessera_torch.chosen_log_probabilities, (e, c, entries, lse)),
         "top_log_probabilities": (tessera_torch.top_log_probabilities, (e, c, 5, bias)),
-        "linear_cross_entropy of float32 rows": (tessera_torch.linear_cross_entropy, (e, c.float(), targets, bias)),
         "linear_distillation": (tessera_torch.linear_distillation, (e, c, teacher_e, teacher_c)),
         "attention": (tessera_torch.attention, (q, k, v, True)),
         "scaled_dot_product_attention": (tessera_torch.scaled_dot_product_attention, (q, q, q)),

@@ -138,7 +138,8 @@ def test_pytorchs_checks_of_the_operator(device, has_statistics):
     tensors = [each.detach() for each in (e, c, targets, bias)]
     # Its schema does not say that a pass leaves other numbers in the workspace, which nobody reads.
     torch.library.opcheck(torch.ops.tessera_torch.loss_backward_into.default,
-                          (*tensors, None, None, None, *sums, *options, workspace, upstream, None, None, True, True, True),
+                          (*tensors, None, None, None, *sums, *options, workspace, upstream, None, None, True, True,
+                           True),
                           test_utils=("test_faketensor",))
 
 
