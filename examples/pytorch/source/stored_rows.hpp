@@ -2,6 +2,10 @@
 /// The classifier of a loss: a matrix of the hidden states' type, or one that is stored in another type. `stored_rows`
 /// is a TileSource whose type of elements is known at run time alone, so that one loss is compiled for all of them:
 /// losses make such rows in bands before they multiply, and the choice costs a branch for each piece of a row.
+///
+/// Compiling: instances for matrices, for stored rows and for ranks share most programs, and are in one source for each
+/// type and loss. So bfloat16's sources for sm_90a take nvcc 362 s, and took 325 s without stored rows, with those for
+/// ranks in sources of their own.
 #pragma once
 
 #include <cstdint>
