@@ -4,8 +4,8 @@
 /// losses make such rows in bands before they multiply, and the choice costs a branch for each piece of a row.
 ///
 /// Compiling: instances for matrices, for stored rows and for ranks share most programs, and are in one source for each
-/// type and loss. So bfloat16's sources for sm_90a take nvcc 362 s, and took 325 s without stored rows, with those for
-/// ranks in sources of their own.
+/// type and loss. So bfloat16's sources for sm_90a take nvcc about 360 s; they took 325 s without stored rows, those for
+/// ranks in a source of their own.
 #pragma once
 
 #include <cstdint>
