@@ -4,8 +4,8 @@
 /// losses make such rows in bands before they multiply, and the choice costs a branch for each piece of a row.
 ///
 /// Compiling: instances for matrices, for stored rows and for ranks share most programs, and are in one source for each
-/// type and loss. So bfloat16's sources for sm_90a take nvcc about 360 s; they took 325 s without stored rows, where
-/// those for ranks had a source of their own.
+/// type and loss. So nvcc takes about 360 s for bfloat16's sources and sm_90a; without stored rows, and with those for
+/// ranks in a source of their own, it took 325 s.
 #pragma once
 
 #include <cstdint>
