@@ -6,13 +6,14 @@
 
 STABLE_TORCH_LIBRARY_FRAGMENT(tessera_torch, m) {
   m.def(
-      "distillation_forward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, Tensor? weights, int divergence, "
-      "float beta, int reduction, float temperature, float softcap, float teacher_softcap, int workspace_budget, "
-      "bool is_tf32, bool for_backward) -> (Tensor loss, Tensor workspace)");
+      "distillation_forward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, Tensor? weights, Tensor? c_scale, "
+      "Tensor? teacher_c_scale, int divergence, float beta, int reduction, float temperature, float softcap, float "
+      "teacher_softcap, int workspace_budget, bool is_tf32, bool for_backward) -> (Tensor loss, Tensor workspace)");
   m.def(
-      "distillation_backward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, Tensor? weights, int divergence, "
-      "float beta, int reduction, float temperature, float softcap, float teacher_softcap, int workspace_budget, "
-      "bool is_tf32, Tensor workspace, Tensor by_loss, bool of_e, bool of_c) -> (Tensor, Tensor)");
+      "distillation_backward(Tensor e, Tensor c, Tensor teacher_e, Tensor teacher_c, Tensor? weights, Tensor? "
+      "c_scale, Tensor? teacher_c_scale, int divergence, float beta, int reduction, float temperature, float softcap, "
+      "float teacher_softcap, int workspace_budget, bool is_tf32, Tensor workspace, Tensor by_loss, bool of_e, bool "
+      "of_c) -> (Tensor, Tensor)");
 }
 STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CPU, m) {
   m.impl("distillation_forward",

@@ -15,13 +15,19 @@
 namespace tessera_torch {
 
 /// e, c: of the student, tokens and vocabulary x channels; teacher_e, teacher_c: the teacher's, with channels of their
-/// own; all of one type; weights: tokens, float.
+/// own, teacher_e of the type of e; weights: tokens, c_scale, teacher_c_scale: vocabulary, of codes, all float.
 struct distillation_tensors {
   Tensor e;
   Tensor c;
   Tensor teacher_e;
   Tensor teacher_c;
   std::optional<Tensor> weights;
+  std::optional<Tensor> c_scale;
+  std::optional<Tensor> teacher_c_scale;
+
+  [[nodiscard]] classifier_tensor classifier() const { return {c, c_scale}; }
+  [[nodiscard]] classifier_tensor teacher_classifier() const { return {teacher_c, teacher_c_scale}; }
+  [[nodiscard]] bool has_stored() const { return is_stored(e, classifier()) || is_stored(e, teacher_classifier()); }
 };
 
 struct distillation_settings {

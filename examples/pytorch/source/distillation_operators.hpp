@@ -35,7 +35,8 @@ struct distillation_option_arguments {
 
 template <>
 struct schema_of<distillation_tensors> {
-  using type = schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>>;
+  using type =
+      schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>>;
 };
 template <>
 struct schema_of<distillation_option_arguments> {
@@ -48,7 +49,7 @@ auto with_distillation(distillation_tensors const& given, distillation_option_ar
                        Use const& use) {
   constexpr char const* function = "linear_distillation";
   distillation_settings const settings = options.settings(function);
-  return with_functions<Functions, Device>(function, given.e.scalar_type(), options.is_tf32,
+  return with_functions<Functions, Device>(function, given, options.is_tf32,
                                            [&](auto distillation) { return use(distillation, settings); });
 }
 

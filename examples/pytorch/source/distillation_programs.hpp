@@ -20,7 +20,12 @@ namespace tessera_torch {
 template <class Device, class Operand>
 struct distillation_programs {
   static constexpr char const* function = "linear_distillation";
-  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+  using classifiers = classifiers_of<Operand>;
+  using value_type = typename classifiers::value_type;
+  using gradient_type = typename classifiers::gradient_type;
+  template <class D>
+  using method = typename classifiers::template method_with_teacher<
+      tessera::linear_distillation<typename classifiers::operand, D>>;
 
   /// Calls `use` with the divergence.
   template <class Use>
@@ -37,18 +42,19 @@ struct distillation_programs {
     }
   }
   template <class D>
-  static tessera::distillation_inputs<value_type, D> inputs_of(distillation_tensors const& given, D const& divergence,
-                                                               torch::stable::Device const& device) {
+  static typename method<D>::inputs inputs_of(distillation_tensors const& given, D const& divergence,
+                                              torch::stable::Device const& device) {
     return {view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
-            view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
+            classifiers::rows_of(given.classifier(), device, {function, "rows of the classifier"}),
             view_of<value_type, 2>(given.teacher_e, device, {function, "teacher's hidden states"}),
-            view_of<value_type, 2>(given.teacher_c, device, {function, "rows of the teacher's classifier"}),
+            classifiers::rows_of(given.teacher_classifier(), device, {function, "rows of the teacher's classifier"}),
             list_if_any<float>(given.weights, device, {function, "weights"}),
             divergence};
   }
   template <class In>
   static tessera::distillation_shape shape_of(In const& in) {
-    return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1), in.teacher_hidden.extent(1)};
+    return {in.hidden.extent(0), classifiers::count_of(in.classifier), in.hidden.extent(1),
+            in.teacher_hidden.extent(1)};
   }
 };
 
@@ -59,11 +65,11 @@ std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::forward(distillatio
   using shared = distillation_programs<Device, Operand>;
   torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
   return shared::with_divergence(settings, [&]<class D>(D const& divergence) {
-    using method = tessera::linear_distillation<Operand, D>;
+    using method = typename shared::template method<D>;
     auto const& exec = Device::executor(device);
     auto const in = shared::inputs_of(given, divergence, device);
     auto const plan =
-        plan_of<method, typename shared::value_type>(exec, shared::shape_of(in), settings.options, for_backward);
+        plan_of<method, typename shared::gradient_type>(exec, shared::shape_of(in), settings.options, for_backward);
     loss_workspace<Device> const space(device, plan.bytes());
     Tensor const loss = room_for_losses(device, settings.options.reduction, in.hidden.extent(0));
     method::forward(exec, in, settings.options, {writable<float>(loss)}, tessera::workspace(plan, space.bytes()));
@@ -79,13 +85,13 @@ std::tuple<Tensor, Tensor> distillation_of<Device, Operand>::backward(distillati
   using shared = distillation_programs<Device, Operand>;
   torch::stable::Device const device = device_of<Device>(given.e, {shared::function, "hidden states"});
   return shared::with_divergence(settings, [&]<class D>(D const& divergence) {
-    using method = tessera::linear_distillation<Operand, D>;
+    using method = typename shared::template method<D>;
     auto const& exec = Device::executor(device);
     auto const in = shared::inputs_of(given, divergence, device);
-    using value_type = typename shared::value_type;
-    auto const plan = plan_of<method, value_type>(exec, shared::shape_of(in), settings.options, true);
+    using gradient_type = typename shared::gradient_type;
+    auto const plan = plan_of<method, gradient_type>(exec, shared::shape_of(in), settings.options, true);
     loss_workspace<Device> const space(shared::function, workspace, device);
-    loss_gradients<value_type> const made(shared::function, given.e, given.c, std::nullopt, wanted);
+    loss_gradients<gradient_type> const made(shared::function, given.e, given.c, std::nullopt, wanted);
     auto const upstream = upstream_of(shared::function, wanted, settings.options.reduction, device);
     method::backward(exec, in, settings.options, upstream.loss, made.views, tessera::workspace(plan, space.bytes()));
     return std::tuple(made.of_e, made.of_c);

@@ -7,14 +7,14 @@
 #include <tuple>
 
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
-#include <tessera/tile/gemm_operand.hpp>
 
+#include "stored_rows.hpp"
 #include "tensors.hpp"
 
 namespace tessera_torch {
 
-/// The tensors of a loss. e: tokens x channels, c: vocabulary x channels, bias: vocabulary, all of one type; targets:
-/// tokens, int64; weights: tokens, class_weights: vocabulary, both float.
+/// The tensors of a loss. e: tokens x channels, c: vocabulary x channels, bias: vocabulary, of the type of e; targets:
+/// tokens, int64; weights: tokens, class_weights: vocabulary, c_scale: vocabulary, of codes, all float.
 struct loss_tensors {
   Tensor e;
   Tensor c;
@@ -22,6 +22,10 @@ struct loss_tensors {
   std::optional<Tensor> bias;
   std::optional<Tensor> weights;
   std::optional<Tensor> class_weights;
+  std::optional<Tensor> c_scale;
+
+  [[nodiscard]] classifier_tensor classifier() const { return {c, c_scale}; }
+  [[nodiscard]] bool has_stored() const { return is_stored(e, classifier()); }
 };
 
 /// The options of a loss that all its passes need.
@@ -54,8 +58,8 @@ struct loss_gradient_request {
   gradient_sums sums = {};
 };
 
-/// The loss for operands of a type: bfloat16, float16, float or tf32. loss_programs.hpp defines the functions, and one
-/// source for each type and device compiles them.
+/// The loss for operands of a type: bfloat16, float16, float, tf32, or stored_as one of them. loss_programs.hpp defines
+/// the functions, and one source for each type and device compiles them.
 template <class Device, class Operand>
 struct loss_of {
   static loss_results forward(loss_tensors const& given, loss_settings const& settings, gradient_sums const& sums,
@@ -67,20 +71,29 @@ struct loss_of {
                                       loss_settings const& settings, bool for_backward);
 };
 
-/// Calls `use` with an object of Functions<Device, Operand>, such as loss_of, for the type of the hidden states.
+/// Calls `use` with an object of Functions<Device, Operand>, such as loss_of, for the type of the hidden states, where
+/// the classifier has their type or is stored in another one.
 template <template <class, class> class Functions, class Device, class Use>
-auto with_functions(char const* function, ScalarType type, bool is_tf32, Use const& use) {
+auto with_functions(char const* function, ScalarType type, bool is_stored, bool is_tf32, Use const& use) {
+  auto const with_operand = [&]<class Operand>(classifiers_of<Operand>) {
+    return is_stored ? use(Functions<Device, stored_as<Operand>>{}) : use(Functions<Device, Operand>{});
+  };
   switch (type) {
     case ScalarType::BFloat16:
-      return use(Functions<Device, bfloat16>{});
+      return with_operand(classifiers_of<bfloat16>{});
     case ScalarType::Half:
-      return use(Functions<Device, tessera::float16>{});
+      return with_operand(classifiers_of<tessera::float16>{});
     default:
       tessera::check<tessera::value_error>(type == ScalarType::Float, function, ": the hidden states are of type ",
                                            torch::headeronly::toString(type),
                                            " but must be of type BFloat16, Half or Float");
-      return is_tf32 ? use(Functions<Device, tessera::tf32>{}) : use(Functions<Device, float>{});
+      return is_tf32 ? with_operand(classifiers_of<tessera::tf32>{}) : with_operand(classifiers_of<float>{});
   }
+}
+/// The same for the tensors of a call, whose hidden states are `e`.
+template <template <class, class> class Functions, class Device, class Tensors, class Use>
+auto with_functions(char const* function, Tensors const& given, bool is_tf32, Use const& use) {
+  return with_functions<Functions, Device>(function, given.e.scalar_type(), given.has_stored(), is_tf32, use);
 }
 
 /// The reduction with a number of Python's.

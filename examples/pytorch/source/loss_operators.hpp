@@ -47,7 +47,8 @@ struct loss_option_arguments {
 
 template <>
 struct schema_of<loss_tensors> {
-  using type = schema<Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>>;
+  using type = schema<Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>,
+                      std::optional<Tensor>>;
 };
 template <>
 struct schema_of<gradient_sums> {
@@ -57,6 +58,19 @@ template <>
 struct schema_of<loss_option_arguments> {
   using type = schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double, double, double, double,
                       double, std::int64_t, bool, bool>;
+};
+/// What changes logits, for functions that are no losses.
+struct logit_option_arguments {
+  double softcap;
+  double temperature;
+
+  [[nodiscard]] tessera::linear_loss_options options() const {
+    return {.softcap = static_cast<float>(softcap), .temperature = static_cast<float>(temperature)};
+  }
+};
+template <>
+struct schema_of<logit_option_arguments> {
+  using type = schema<double, double>;
 };
 /// All but the sums, which come earlier.
 template <>
@@ -72,7 +86,7 @@ template <template <class, class> class Functions, class Device, class Use>
 auto with_loss(loss_tensors const& given, gradient_sums const& sums, loss_option_arguments const& options,
                Use const& use) {
   loss_settings const settings = options.settings(loss_function, sums.has_any());
-  return with_functions<Functions, Device>(loss_function, given.e.scalar_type(), options.is_tf32,
+  return with_functions<Functions, Device>(loss_function, given, options.is_tf32,
                                            [&](auto loss) { return use(loss, settings); });
 }
 
@@ -104,16 +118,16 @@ std::tuple<Tensor, Tensor, Tensor> loss_backward(loss_tensors const& given, loss
 
 /// The bytes of the workspace that loss_forward() makes.
 template <class Device>
-std::int64_t loss_workspace_bytes(torch::stable::Device const& device, ScalarType type,
+std::int64_t loss_workspace_bytes(torch::stable::Device const& device, ScalarType type, bool is_stored,
                                   tessera::linear_loss_shape const& shape, loss_settings const& settings,
                                   bool for_backward) {
-  return with_functions<loss_of, Device>(loss_function, type, settings.is_tf32, [&]<class Loss>(Loss) {
+  return with_functions<loss_of, Device>(loss_function, type, is_stored, settings.is_tf32, [&]<class Loss>(Loss) {
     return Loss::workspace_bytes(device, shape, settings, for_backward);
   });
 }
 
 /// For CUDA, where the extension has it; chosen at run time so that the function exists in both cases.
-using workspace_bytes_function = std::int64_t (*)(torch::stable::Device const&, ScalarType,
+using workspace_bytes_function = std::int64_t (*)(torch::stable::Device const&, ScalarType, bool,
                                                   tessera::linear_loss_shape const&, loss_settings const&, bool);
 inline workspace_bytes_function& cuda_workspace_bytes() {
   static workspace_bytes_function found = nullptr;

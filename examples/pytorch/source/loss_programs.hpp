@@ -93,6 +93,14 @@ tessera::workspace_plan plan_of(auto const& exec, auto const& shape, auto const&
                       : Method::plan_forward(exec, shape, options);
 }
 
+/// The same over ranks.
+template <class Method, class Gradient>
+tessera::workspace_plan rank_plan_of(auto const& exec, std::int64_t ranks, auto const& shape, auto const& options,
+                                     bool for_backward) {
+  return for_backward ? Method::template plan_backward<Gradient>(exec, ranks, shape, options)
+                      : Method::plan_forward(exec, ranks, shape, options);
+}
+
 /// The gradients of the result by what a forward pass gave.
 inline tessera::loss_upstream upstream_of(char const* function, loss_gradient_request const& wanted,
                                           tessera::loss_reduction reduction, torch::stable::Device const& device) {
@@ -134,6 +142,7 @@ struct loss_gradients {
       : of_e(room_for(e, wanted.of_e)),
         of_c(room_for(c, wanted.of_c && !wanted.sums.of_c.has_value())),
         of_bias(room_for(bias.value_or(c), wanted.of_bias && !wanted.sums.of_bias.has_value())) {
+    check_has_gradient(function, c, wanted.of_c);
     if (wanted.of_e) {
       views.hidden = writable<Gradient, 2>(of_e);
     }
@@ -194,15 +203,19 @@ struct loss_outputs {
 template <class Device, class Operand>
 class loss_programs {
  public:
-  using value_type = typename tessera::gemm_operand<Operand>::value_type;
+  using classifiers = classifiers_of<Operand>;
+  using value_type = typename classifiers::value_type;
   static constexpr char const* function = "linear_cross_entropy";
 
   /// Calls `use` with the loss and a number of the type of its gradients.
   template <class Use>
   static auto with_loss(loss_settings const& settings, Use const& use) {
+    using operand = typename classifiers::operand;
+    using with_statistics = tessera::cut_cross_entropy_of<operand, tessera::loss_statistics>;
     return settings.has_statistics
-               ? with_gradient<tessera::cut_cross_entropy_of<Operand, tessera::loss_statistics>>(settings, use)
-               : with_gradient<tessera::cut_cross_entropy_of<Operand>>(settings, use);
+               ? with_gradient<typename classifiers::template method<with_statistics>>(settings, use)
+               : with_gradient<typename classifiers::template method<tessera::cut_cross_entropy_of<operand>>>(settings,
+                                                                                                              use);
   }
 
   template <class Loss, class Gradient>
@@ -237,7 +250,7 @@ class loss_programs {
   static typename Loss::template inputs<std::int64_t> inputs_of(loss_tensors const& given,
                                                                 torch::stable::Device const& device) {
     return {.hidden = view_of<value_type, 2>(given.e, device, {function, "hidden states"}),
-            .classifier = view_of<value_type, 2>(given.c, device, {function, "rows of the classifier"}),
+            .classifier = classifiers::rows_of(given.classifier(), device, {function, "rows of the classifier"}),
             .labels = view_of<std::int64_t, 1>(given.targets, device, {function, "labels"}),
             .bias = list_if_any<value_type>(given.bias, device, {function, "biases"}),
             .weights = list_if_any<float>(given.weights, device, {function, "weights"}),
@@ -245,7 +258,7 @@ class loss_programs {
   }
   template <class In>
   static tessera::linear_loss_shape shape_of(In const& in) {
-    return {in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    return {in.hidden.extent(0), classifiers::count_of(in.classifier), in.hidden.extent(1)};
   }
 
   /// Throws where gradients cannot be added to tensors, before anything is enqueued.
@@ -263,7 +276,7 @@ class loss_programs {
  private:
   template <class Loss, class Use>
   static auto with_gradient(loss_settings const& settings, Use const& use) {
-    if constexpr (std::is_same_v<value_type, float>) {
+    if constexpr (std::is_same_v<typename classifiers::gradient_type, float>) {
       return use(Loss{}, float{});
     } else {
       return settings.adds_gradients ? use(Loss{}, float{}) : use(Loss{}, value_type{});

@@ -23,4 +23,12 @@ STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
          TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_forward<tessera_torch::cuda_device>>::call));
   m.impl("rank_distillation_backward",
          TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_distillation_backward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_chosen_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_chosen_bytes<tessera_torch::cuda_device>>::call));
+  m.impl("rank_chosen_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_chosen_forward<tessera_torch::cuda_device>>::call));
+  m.impl("rank_top_bytes",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_top_bytes<tessera_torch::cuda_device>>::call));
+  m.impl("rank_top_forward",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::rank_top_forward<tessera_torch::cuda_device>>::call));
 }

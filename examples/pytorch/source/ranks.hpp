@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Losses whose classifier is spread over the ranks of a process group. PyTorch's collectives are Python's to call: an
 /// operator is given a function of Python's by which ranks gather parts of the workspace, a tensor of Python's.
-/// rank_programs.hpp defines the functions, and one source for each type and device compiles them.
+/// rank_*_programs.hpp define the functions, and one source for each type and device compiles them beside those for one
+/// rank, since both run the same programs.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,14 @@
 #include "loss.hpp"
 #include "soft_targets.hpp"
 #include "tensors.hpp"
+#include "top_entries.hpp"
 
 namespace tessera_torch {
 
-/// Gathers `bytes` of all ranks' workspaces from `begin` on into those from `into` on. Gives 0, or another number where
-/// that failed, for a reason that Python keeps.
+/// Gathers `bytes` of all ranks' workspaces from `begin` on into those from `into` on; where that is in_place, it adds
+/// up the ranks' floats there. Gives 0, or another number where that failed, for a reason that Python keeps.
 using gather_function = std::int64_t (*)(std::int64_t begin, std::int64_t bytes, std::int64_t into);
+inline constexpr std::int64_t in_place = -1;
 
 /// What a rank of a group has: its number, its entries of the vocabulary, and how it gathers.
 struct rank_place {
@@ -39,8 +42,9 @@ struct rank_place {
         gather(reinterpret_cast<gather_function>(static_cast<std::uintptr_t>(function))) {}
 };
 
-/// A process group as a Communicator. Losses gather states in the forward pass; gradients of hidden states are added up
-/// in Python, where nothing else is exchanged: it refuses all other functions.
+/// A process group as a Communicator. Losses gather states in the forward pass, and logits of chosen entries are added
+/// up in their place; gradients of hidden states are added up in Python. Nothing else is exchanged, and it refuses all
+/// other functions.
 class torch_ranks {
  public:
   static constexpr bool reduces_in_rank_order = false;
@@ -62,9 +66,18 @@ class torch_ranks {
     }
   }
   template <class Exec, class T>
-  void all_reduce(Exec const&, tessera::array_view<T>, tessera::rank_reduction,
-                  tessera::array_view<std::remove_const_t<T>>) {
-    refuse("all_reduce");
+  void all_reduce(Exec const&, tessera::array_view<T> source, tessera::rank_reduction reduction,
+                  tessera::array_view<std::remove_const_t<T>> target) {
+    if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
+      if (reduction == tessera::rank_reduction::sum && source.data == target.data && place_.gather != nullptr) {
+        std::int64_t const failed =
+            place_.gather(offset_of(source.data), source.size() * std::int64_t{sizeof(T)}, in_place);
+        tessera::check<tessera::value_error>(failed == 0, function_, ": the ranks did not add up ", source.size(),
+                                             " logits of entries, error ", failed);
+        return;
+      }
+    }
+    refuse("all_reduce but for sums of floats in their place");
   }
   template <class Exec, class T>
   void reduce_scatter(Exec const&, tessera::array_view<T>, tessera::rank_reduction,
@@ -112,7 +125,7 @@ struct rank_loss_of {
                                                      loss_gradient_request const& wanted);
 };
 
-/// soft_target_cross_entropy over ranks.
+/// soft_target_cross_entropy and chosen_log_probabilities over ranks.
 template <class Device, class Operand>
 struct rank_soft_targets_of {
   static std::int64_t bytes(soft_target_tensors const& given, tessera::linear_loss_options const& options,
@@ -125,6 +138,22 @@ struct rank_soft_targets_of {
                                                      tessera::linear_loss_options const& options,
                                                      Tensor const& workspace, rank_place const& place,
                                                      loss_gradient_request const& wanted);
+  /// The workspace of chosen().
+  static std::int64_t chosen_bytes(chosen_tensors const& given, std::int64_t ranks);
+  /// Log-probabilities of entries: tokens x K.
+  static Tensor chosen(chosen_tensors const& given, tessera::linear_loss_options const& options,
+                       Tensor const& workspace, rank_place const& place);
+};
+
+/// top_log_probabilities over ranks.
+template <class Device, class Operand>
+struct rank_top_entries_of {
+  static std::int64_t bytes(top_tensors const& given, std::int64_t k, tessera::linear_loss_options const& options,
+                            std::int64_t ranks);
+  /// Log-probabilities and entries, tokens x k each, from the largest down, and log-sum-exps of tokens.
+  static std::tuple<Tensor, Tensor, Tensor> forward(top_tensors const& given, std::int64_t k,
+                                                    tessera::linear_loss_options const& options,
+                                                    Tensor const& workspace, rank_place const& place);
 };
 
 /// linear_distillation over ranks, with the rank's rows of both classifiers.

@@ -11,6 +11,7 @@
 #include "operator_arguments.hpp"
 #include "ranks.hpp"
 #include "soft_target_operators.hpp"
+#include "top_entries_operators.hpp"
 
 namespace tessera_torch {
 
@@ -107,6 +108,39 @@ std::tuple<Tensor, Tensor> rank_distillation_backward(distillation_tensors const
                                                       bool of_c) {
   return with_distillation<rank_distillation_of, Device>(given, options, [&]<class Loss>(Loss, auto const& settings) {
     return Loss::backward(given, settings, workspace, place, {by_loss, std::nullopt, std::nullopt, of_e, of_c, false});
+  });
+}
+
+/// The bytes of the workspace of chosen_log_probabilities over ranks, which neither options nor gradients change.
+template <class Device>
+std::int64_t rank_chosen_bytes(chosen_tensors const& given, logit_option_arguments const&, std::int64_t ranks, bool) {
+  check_dimensions(given.entries, 2, {chosen_function, "entries"});
+  return with_functions<rank_soft_targets_of, Device>(
+      chosen_function, given, false, [&]<class Targets>(Targets) { return Targets::chosen_bytes(given, ranks); });
+}
+
+template <class Device>
+Tensor rank_chosen_forward(chosen_tensors const& given, logit_option_arguments const& of_logits, Tensor workspace,
+                           gathering_place const& place) {
+  return with_functions<rank_soft_targets_of, Device>(chosen_function, given, false, [&]<class Targets>(Targets) {
+    return Targets::chosen(given, of_logits.options(), workspace, place);
+  });
+}
+
+/// The bytes of the workspace of top_log_probabilities over ranks.
+template <class Device>
+std::int64_t rank_top_bytes(top_tensors const& given, std::int64_t k, logit_option_arguments const& of_logits,
+                            bool is_tf32, std::int64_t ranks, bool) {
+  return with_functions<rank_top_entries_of, Device>(
+      top_function, given, is_tf32, [&]<class Top>(Top) { return Top::bytes(given, k, of_logits.options(), ranks); });
+}
+
+template <class Device>
+std::tuple<Tensor, Tensor, Tensor> rank_top_forward(top_tensors const& given, std::int64_t k,
+                                                    logit_option_arguments const& of_logits, bool is_tf32,
+                                                    Tensor workspace, gathering_place const& place) {
+  return with_functions<rank_top_entries_of, Device>(top_function, given, is_tf32, [&]<class Top>(Top) {
+    return Top::forward(given, k, of_logits.options(), workspace, place);
   });
 }
 

@@ -34,7 +34,8 @@ struct soft_target_option_arguments {
 
 template <>
 struct schema_of<soft_target_tensors> {
-  using type = schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>>;
+  using type =
+      schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>, std::optional<Tensor>>;
 };
 template <>
 struct schema_of<soft_target_option_arguments> {
@@ -58,12 +59,20 @@ struct schema_of<soft_target_gradient_request> {
   using type = schema<std::optional<Tensor>, std::optional<Tensor>, bool, bool, bool>;
 };
 
+template <>
+struct schema_of<chosen_tensors> {
+  using type = schema<Tensor, Tensor, Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>>;
+};
+
+/// The name of the function of chosen entries, for errors.
+inline constexpr char const* chosen_function = "chosen_log_probabilities";
+
 /// Calls `use` with an object of Functions<Device, Operand>, such as soft_targets_of, and with the options.
 template <template <class, class> class Functions, class Device, class Use>
 auto with_soft_targets(soft_target_tensors const& given, soft_target_option_arguments const& options, Use const& use) {
   constexpr char const* function = "soft_target_cross_entropy";
   auto const loss_options = options.options(function);
-  return with_functions<Functions, Device>(function, given.e.scalar_type(), options.is_tf32,
+  return with_functions<Functions, Device>(function, given, options.is_tf32,
                                            [&](auto targets) { return use(targets, loss_options); });
 }
 
@@ -85,13 +94,10 @@ std::tuple<Tensor, Tensor, Tensor> soft_target_backward(soft_target_tensors cons
 }
 
 template <class Device>
-Tensor chosen_log_probabilities(Tensor e, Tensor c, Tensor entries, Tensor log_sum_exp, std::optional<Tensor> bias,
-                                double softcap, double temperature) {
-  tessera::linear_loss_options const options{.softcap = static_cast<float>(softcap),
-                                             .temperature = static_cast<float>(temperature)};
-  return with_functions<soft_targets_of, Device>(
-      "chosen_log_probabilities", e.scalar_type(), false,
-      [&]<class Targets>(Targets) { return Targets::chosen(e, c, entries, log_sum_exp, bias, options); });
+Tensor chosen_log_probabilities(chosen_tensors const& given, logit_option_arguments const& of_logits) {
+  return with_functions<soft_targets_of, Device>(chosen_function, given, false, [&]<class Targets>(Targets) {
+    return Targets::chosen(given, of_logits.options());
+  });
 }
 
 }  // namespace tessera_torch

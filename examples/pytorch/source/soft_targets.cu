@@ -9,5 +9,6 @@ STABLE_TORCH_LIBRARY_IMPL(tessera_torch, CUDA, m) {
          TORCH_BOX(&tessera_torch::flat<&tessera_torch::soft_target_forward<tessera_torch::cuda_device>>::call));
   m.impl("soft_target_backward",
          TORCH_BOX(&tessera_torch::flat<&tessera_torch::soft_target_backward<tessera_torch::cuda_device>>::call));
-  m.impl("chosen_log_probabilities", TORCH_BOX(&tessera_torch::chosen_log_probabilities<tessera_torch::cuda_device>));
+  m.impl("chosen_log_probabilities",
+         TORCH_BOX(&tessera_torch::flat<&tessera_torch::chosen_log_probabilities<tessera_torch::cuda_device>>::call));
 }

@@ -12,8 +12,8 @@
 
 namespace tessera_torch {
 
-/// e: tokens x channels, c: vocabulary x channels, bias: vocabulary, all of one type; entries: tokens x K, int64;
-/// entry_weights: tokens x K, weights: tokens, both float.
+/// e: tokens x channels, c: vocabulary x channels, bias: vocabulary, of the type of e; entries: tokens x K, int64;
+/// entry_weights: tokens x K, weights: tokens, c_scale: vocabulary, of codes, all float.
 struct soft_target_tensors {
   Tensor e;
   Tensor c;
@@ -21,6 +21,23 @@ struct soft_target_tensors {
   Tensor entry_weights;
   std::optional<Tensor> bias;
   std::optional<Tensor> weights;
+  std::optional<Tensor> c_scale;
+
+  [[nodiscard]] classifier_tensor classifier() const { return {c, c_scale}; }
+  [[nodiscard]] bool has_stored() const { return is_stored(e, classifier()); }
+};
+
+/// The same where the log-probabilities of entries are wanted. log_sum_exp: tokens, those of all logits, float.
+struct chosen_tensors {
+  Tensor e;
+  Tensor c;
+  Tensor entries;
+  Tensor log_sum_exp;
+  std::optional<Tensor> bias;
+  std::optional<Tensor> c_scale;
+
+  [[nodiscard]] classifier_tensor classifier() const { return {c, c_scale}; }
+  [[nodiscard]] bool has_stored() const { return is_stored(e, classifier()); }
 };
 
 template <class Device, class Operand>
@@ -31,9 +48,8 @@ struct soft_targets_of {
   static std::tuple<Tensor, Tensor, Tensor> backward(soft_target_tensors const& given,
                                                      tessera::linear_loss_options const& options,
                                                      Tensor const& workspace, loss_gradient_request const& wanted);
-  /// Log-probabilities of entries: tokens x K. log_sum_exp: those of all logits of tokens.
-  static Tensor chosen(Tensor const& e, Tensor const& c, Tensor const& entries, Tensor const& log_sum_exp,
-                       std::optional<Tensor> const& bias, tessera::linear_loss_options const& options);
+  /// Log-probabilities of entries: tokens x K.
+  static Tensor chosen(chosen_tensors const& given, tessera::linear_loss_options const& options);
 };
 
 }  // namespace tessera_torch

@@ -113,13 +113,21 @@ torch::stable::Device device_of(Tensor const& tensor, argument const& which) {
   return device;
 }
 
-/// Checks a user's tensor. The call runs on `device`.
-inline void check_tensor(Tensor const& tensor, ScalarType type, torch::stable::Device const& device,
-                         argument const& which) {
+/// Checks where a user's tensor is. The call runs on `device`.
+inline void check_place(Tensor const& tensor, torch::stable::Device const& device, argument const& which) {
   if (!(tensor.device() == device)) {
     throw tessera::value_error(tessera::join(which.function, ": the ", which.name, " are on ", name_of(tensor.device()),
                                              " but the call runs on ", name_of(device)));
   }
+}
+inline void check_dimensions(Tensor const& tensor, std::int64_t dimensions, argument const& which) {
+  tessera::check<tessera::shape_error>(tensor.dim() == dimensions, which.function, ": the ", which.name, " have ",
+                                       tensor.dim(), " dimensions but must have ", dimensions);
+}
+/// Checks a user's tensor. The call runs on `device`.
+inline void check_tensor(Tensor const& tensor, ScalarType type, torch::stable::Device const& device,
+                         argument const& which) {
+  check_place(tensor, device, which);
   check_type(tensor, type, which);
 }
 
@@ -127,8 +135,7 @@ inline void check_tensor(Tensor const& tensor, ScalarType type, torch::stable::D
 template <class T, int Rank>
 tessera::view<T const, Rank> view_of(Tensor const& tensor, torch::stable::Device const& device, argument const& which) {
   check_tensor(tensor, type_of<T>, device, which);
-  tessera::check<tessera::shape_error>(tensor.dim() == Rank, which.function, ": the ", which.name, " have ",
-                                       tensor.dim(), " dimensions but must have ", Rank);
+  check_dimensions(tensor, Rank, which);
   return writable<T, Rank>(tensor);
 }
 /// All elements of a user's contiguous tensor, to read.

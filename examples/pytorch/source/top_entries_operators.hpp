@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The operator of top entries for a kind of device: it names arguments, and chooses what is compiled elsewhere.
+/// The operator of top entries for a kind of device: it chooses what is compiled elsewhere.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <tuple>
 
-#include "loss.hpp"
+#include "loss_operators.hpp"
+#include "operator_arguments.hpp"
 #include "top_entries.hpp"
 
 namespace tessera_torch {
 
+template <>
+struct schema_of<top_tensors> {
+  using type = schema<Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>>;
+};
+
+/// The name of the function, for errors.
+inline constexpr char const* top_function = "top_log_probabilities";
+
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> top_log_probabilities(Tensor e, Tensor c, std::optional<Tensor> bias, std::int64_t k,
-                                                         double softcap, double temperature, bool is_tf32) {
-  tessera::linear_loss_options const options{.softcap = static_cast<float>(softcap),
-                                             .temperature = static_cast<float>(temperature)};
-  return with_functions<top_entries_of, Device>("top_log_probabilities", e.scalar_type(), is_tf32,
-                                                [&]<class Top>(Top) { return Top::forward(e, c, bias, k, options); });
+std::tuple<Tensor, Tensor, Tensor> top_log_probabilities(top_tensors const& given, std::int64_t k,
+                                                         logit_option_arguments const& of_logits, bool is_tf32) {
+  return with_functions<top_entries_of, Device>(
+      top_function, given, is_tf32, [&]<class Top>(Top) { return Top::forward(given, k, of_logits.options()); });
 }
 
 }  // namespace tessera_torch

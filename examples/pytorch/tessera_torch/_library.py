@@ -57,6 +57,12 @@ def empty_gradients(e, *wanted, dtype=None):
     return tuple(e.new_empty(tensor.shape if is_wanted else (0,), dtype=dtype) for tensor, is_wanted in wanted)
 
 
+def typed_gradients(found, tensors, wanted):
+    """Gradients in the types of their tensors, or None where they are not results."""
+    return tuple(gradient.to(tensor.dtype) if is_wanted else None
+                 for gradient, tensor, is_wanted in zip(found, tensors, wanted))
+
+
 def check_fake_devices(function, first, **others):
     """Checks, where nothing runs, that tensors are on one device: what the operators check where they run."""
     for name, tensor in others.items():

@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 import torch
 
-from ._library import check_fake_devices, empty_gradients, extension_path, ops, refuse_backward, wants_gradients
+from ._classifiers import is_stored
+from ._library import (check_fake_devices, empty_gradients, extension_path, ops, refuse_backward, typed_gradients,
+                       wants_gradients)
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 
 _workspace_bytes = ctypes.CDLL(str(extension_path)).tessera_torch_loss_workspace_bytes
 _workspace_bytes.restype = ctypes.c_int64
-_workspace_bytes.argtypes = ([ctypes.c_int] * 2 + [ctypes.c_int64] * 7 + [ctypes.c_double] * 6 + [ctypes.c_int64]
+_workspace_bytes.argtypes = ([ctypes.c_int] * 3 + [ctypes.c_int64] * 7 + [ctypes.c_double] * 6 + [ctypes.c_int64]
                              + [ctypes.c_int] * 4)
 
 
@@ -29,7 +31,7 @@ def call_loss(e, c, targets, bias, *others):
     return LossResults(*ops.loss_forward(e, c, targets, bias, *others, wants_gradients(e, c, bias)))
 
 
-def _size_of_workspace(e, c, settings, adds_gradients, for_backward):
+def _size_of_workspace(e, c, scale, settings, adds_gradients, for_backward):
     tokens, channels = e.shape
     vocabulary = c.shape[0]
     if any(isinstance(extent, torch.SymInt) for extent in (tokens, channels, vocabulary, *settings)):
@@ -38,8 +40,9 @@ def _size_of_workspace(e, c, settings, adds_gradients, for_backward):
     if e.device.type == "cuda":
         device = torch.cuda.current_device() if e.device.index is None else e.device.index
     reduction, ignore_index, shift, sequence, *numbers, budget, has_statistics, is_tf32 = settings
-    size = _workspace_bytes(device, _TYPES[e.dtype], tokens, vocabulary, channels, reduction, ignore_index, shift,
-                            sequence, *numbers, budget, has_statistics, is_tf32, adds_gradients, for_backward)
+    size = _workspace_bytes(device, _TYPES[e.dtype], is_stored(e, c, scale), tokens, vocabulary, channels, reduction,
+                            ignore_index, shift, sequence, *numbers, budget, has_statistics, is_tf32, adds_gradients,
+                            for_backward)
     if size < 0:
         raise RuntimeError(f"linear_cross_entropy: no call takes {tokens} tokens, {vocabulary} entries of the "
                            f"vocabulary and {channels} channels with these options on {e.device}")
@@ -47,11 +50,12 @@ def _size_of_workspace(e, c, settings, adds_gradients, for_backward):
 
 
 @torch.library.register_fake("tessera_torch::loss_forward")
-def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gradient, *rest):
+def _(e, c, targets, bias, weights, class_weights, c_scale, classifier_gradient, bias_gradient, *rest):
     *settings, for_backward = rest
     check_fake_devices("linear_cross_entropy", e, rows_of_the_classifier=c, labels=targets, biases=bias,
-                       weights=weights, weights_of_classes=class_weights,
-                       **{"sums_of_the_classifier's_gradients": classifier_gradient,
+                       weights=weights, weights_of_classes=class_weights, **{
+                          "scales_of_the_classifier's_rows": c_scale,
+                          "sums_of_the_classifier's_gradients": classifier_gradient,
                           "sums_of_the_bias's_gradients": bias_gradient})
     if e.dtype not in _TYPES:
         raise RuntimeError(f"linear_cross_entropy: the hidden states are of type {e.dtype} but must be of type "
@@ -60,7 +64,7 @@ def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gra
     reduction, has_statistics = settings[0], settings[-2]
     statistics = tokens if has_statistics else 0
     adds_gradients = classifier_gradient is not None or bias_gradient is not None
-    size = _size_of_workspace(e, c, settings, adds_gradients, for_backward)
+    size = _size_of_workspace(e, c, c_scale, settings, adds_gradients, for_backward)
     return (e.new_empty(() if reduction else (tokens,), dtype=torch.float32),
             e.new_empty(tokens, dtype=torch.float32), e.new_empty(tokens, dtype=torch.float32),
             e.new_empty(statistics, dtype=torch.float32), e.new_empty(statistics, dtype=torch.int32),
@@ -68,27 +72,28 @@ def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gra
 
 
 @torch.library.register_fake("tessera_torch::loss_backward")
-def _(e, c, targets, bias, *rest):
+def _(e, c, targets, bias, weights, class_weights, c_scale, *rest):
     of_e, of_c, of_bias = rest[-3:]
-    return empty_gradients(e, (e, of_e), (c, of_c), (bias, of_bias))
+    return empty_gradients(e, (e, of_e), (c, of_c), (bias, of_bias),
+                           dtype=torch.float32 if is_stored(e, c, c_scale) else None)
 
 
 @torch.library.register_fake("tessera_torch::loss_backward_into")
-def _(e, c, targets, bias, weights, class_weights, classifier_gradient, bias_gradient, *rest):
+def _(e, c, targets, bias, weights, class_weights, c_scale, classifier_gradient, bias_gradient, *rest):
     of_e, of_c, of_bias = rest[-3:]
     return empty_gradients(e, (e, of_e), (c, of_c and classifier_gradient is None),
                            (bias, of_bias and bias_gradient is None), dtype=torch.float32)
 
 
 def _setup_context(ctx, inputs, output):
-    *tensors, classifier_gradient, bias_gradient = inputs[:8]
+    *tensors, classifier_gradient, bias_gradient = inputs[:9]
     *_, prediction, workspace = output
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[2], prediction, workspace)
     ctx.save_for_backward(*tensors, workspace)
     # Not saved: other backward passes change them before this one, as they are meant to.
     ctx.sums = classifier_gradient, bias_gradient
-    ctx.settings = inputs[8:-1]
+    ctx.settings = inputs[9:-1]
 
 
 def _backward(ctx, by_loss, by_log_sum_exp, by_log_probability, by_entropy, *_):
@@ -107,17 +112,17 @@ def _backward(ctx, by_loss, by_log_sum_exp, by_log_probability, by_entropy, *_):
     else:
         found = _added(ctx.sums, tensors, rest)
     is_result = (wants_e, wants_c and ctx.sums[0] is None, wants_bias and ctx.sums[1] is None)
-    of_e, of_c, of_bias = (gradient if wanted else None for gradient, wanted in zip(found, is_result))
+    of_e, of_c, of_bias = typed_gradients(found, (tensors[0], tensors[1], tensors[3]), is_result)
     return (of_e, of_c, None, of_bias) + others
 
 
 def _added(sums, tensors, rest):
-    """Adds gradients to sums. Gives the others, in the type of their inputs."""
+    """Adds gradients to sums. Gives the others in float32."""
     if torch.is_grad_enabled():  # the operator changes arguments, so that it cannot have a backward pass that refuses
         raise NotImplementedError("the gradient of linear_cross_entropy: there is no backward pass")
     found = ops.loss_backward_into(*tensors, *sums, *rest)
     torch.autograd.graph.increment_version([each for each in sums if each is not None])
-    return [gradient.to(tensors[0].dtype) for gradient in found]
+    return found
 
 
 torch.library.register_autograd("tessera_torch::loss_forward", _backward, setup_context=_setup_context)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ._classifiers import check_classifier, operands
 from ._library import uses_tf32
 from ._loss_operators import LossResults, call_loss
 from .ranks import check_options, loss_over_ranks, tokens_of_all
@@ -65,14 +66,6 @@ def _thresholds(filter_eps, filter_e_grad, filter_c_grad, impl):
     return (threshold if filter_e_grad else 0.0), (threshold if filter_c_grad else 0.0)
 
 
-def _cast_for_autocast(*tensors):
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(None if tensor is None else tensor.to(dtype) for tensor in tensors)
-
-
 def _flat(function, e, targets, shift):
     """Hidden states in rows, targets in a list, and the length of their sequences."""
     _require(e.dim() >= 1 and targets.shape == e.shape[:-1], ValueError, function, ": the labels are ",
@@ -115,23 +108,25 @@ def _check_sum(function, name, gradient, tensor):
 
 
 def _apply(function, e, c, targets, bias, *, reduction, ignore_index, softcap, shift, thresholds, temperature=1.0,
-           label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None, classifier_gradient=None,
-           bias_gradient=None, allow_tf32=None, workspace_bytes=None, has_statistics=False, ranks=None):
+           label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None, classifier_scale=None,
+           classifier_gradient=None, bias_gradient=None, allow_tf32=None, workspace_bytes=None, has_statistics=False,
+           ranks=None):
     """What the operator gives, and the function that puts a list of tokens into the shape of the targets."""
     _require(reduction in REDUCTIONS, ValueError, function, ": the reduction is ", repr(reduction),
              " but must be one of ", ", ".join(REDUCTIONS))
     shift = int(shift)
+    check_classifier(function, c, classifier_scale)
     if ranks is not None:
         check_options(function, ranks, c)
         e = tokens_of_all(function, ranks, e)
     rows, labels, sequence = _flat(function, e, targets, shift)
     _check_sum(function, "classifier", classifier_gradient, c)
     _check_sum(function, "bias", bias_gradient, bias)
-    rows, c, bias = _cast_for_autocast(rows, c, bias)
+    rows, c, bias = operands(rows, c, bias)
     if class_weights is not None:
         _require_no_gradient(function, class_weights)
     tensors = (rows, c, labels, bias, _per_token(function, weights, targets),
-               None if class_weights is None else class_weights.to(torch.float32))
+               None if class_weights is None else class_weights.to(torch.float32), classifier_scale)
     sums = classifier_gradient, bias_gradient
     settings = (REDUCTIONS[reduction], ignore_index, shift, sequence, softcap or 0.0, temperature, label_smoothing,
                 z_loss, *thresholds, workspace_bytes or 0, has_statistics or label_smoothing > 0,
@@ -152,11 +147,18 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
                          return_lse=False, filter_eps="auto", accum_e_fp32=False, accum_c_fp32=False,
                          filter_e_grad=True, filter_c_grad=True, impl="cce", vocab_parallel_options=None, *,
                          temperature=1.0, label_smoothing=0.0, z_loss=0.0, weights=None, class_weights=None,
-                         classifier_gradient=None, bias_gradient=None, allow_tf32=None, workspace_bytes=None):
+                         classifier_scale=None, classifier_gradient=None, bias_gradient=None, allow_tf32=None,
+                         workspace_bytes=None):
     """torch.nn.functional.cross_entropy(e @ c.T + bias, targets) without the logits: Cut Cross-Entropy.
 
-    e: ... x channels; c: vocabulary x channels; bias: vocabulary or None; all three of one type of bfloat16, float16
-    and float32, of any strides (within torch.autocast: of any, and cast to its type). targets: ..., int64 or int32.
+    e: ... x channels; c: vocabulary x channels; bias: vocabulary or None; bfloat16, float16 or float32, of any strides
+    (within torch.autocast: cast to its type). targets: ..., int64 or int32.
+
+    c may have another type than e, as float32 rows that an optimizer keeps beside bfloat16 hidden states. Its rows are
+    rounded to the type of e, as autocast does, but in bands, so that there is no such copy of all of them. A bias of
+    the type of c is rounded, too. All gradients are then computed in float32, and each has the type of its input.
+    c may also have codes of torch.float8_e4m3fn, with classifier_scale: a float32 for each row, which its codes are
+    multiplied by. Codes and scales have no gradient.
 
     Gives the loss in float32: with reduction "mean" that of the tokens whose label is not ignore_index, 0 if there are
     none; "sum" their sum; "none" a loss for each token, zeros for ignored ones. shift: token t of a sequence, the last
@@ -192,8 +194,8 @@ def linear_cross_entropy(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, so
         "linear_cross_entropy", e, c, targets, bias, reduction=reduction, ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, filter_e_grad, filter_c_grad, impl), temperature=temperature,
         label_smoothing=label_smoothing, z_loss=z_loss, weights=weights, class_weights=class_weights,
-        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
+        classifier_scale=classifier_scale, classifier_gradient=classifier_gradient, bias_gradient=bias_gradient,
+        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
     loss = shaped(results.loss) if reduction == "none" else results.loss
     return (loss, shaped(results.log_sum_exp)) if return_lse else loss
 
@@ -218,8 +220,8 @@ class LinearCrossEntropy(torch.nn.Module):
 
 
 def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *, filter_eps="auto",
-                      temperature=1.0, classifier_gradient=None, bias_gradient=None, allow_tf32=None,
-                      workspace_bytes=None, vocab_parallel_options=None):
+                      temperature=1.0, classifier_scale=None, classifier_gradient=None, bias_gradient=None,
+                      allow_tf32=None, workspace_bytes=None, vocab_parallel_options=None):
     """Log-probabilities of labels, log-sum-exps, entropies and predictions of a linear classifier, without its logits.
 
     Arguments are those of linear_cross_entropy(). Gives LinearStatistics: lists in the shape of targets, shorter by the
@@ -229,21 +231,21 @@ def linear_statistics(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softc
     results, shaped = _apply(
         "linear_statistics", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
-        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes, has_statistics=True, ranks=vocab_parallel_options)
+        classifier_scale=classifier_scale, classifier_gradient=classifier_gradient, bias_gradient=bias_gradient,
+        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes, has_statistics=True, ranks=vocab_parallel_options)
     return LinearStatistics(-shaped(results.loss), shaped(results.log_sum_exp), shaped(results.entropy),
                             shaped(results.prediction))
 
 
 def linear_log_probabilities(e, c, targets, bias=None, ignore_index=IGNORE_INDEX, softcap=None, shift=0, *,
-                             filter_eps="auto", temperature=1.0, classifier_gradient=None, bias_gradient=None,
-                             allow_tf32=None, workspace_bytes=None, vocab_parallel_options=None):
+                             filter_eps="auto", temperature=1.0, classifier_scale=None, classifier_gradient=None,
+                             bias_gradient=None, allow_tf32=None, workspace_bytes=None, vocab_parallel_options=None):
     """The log-probability of each token's label in nats, float32 in the shape of targets, zeros for ignored tokens.
 
     Arguments are those of linear_cross_entropy(); gradients, too."""
     results, shaped = _apply(
         "linear_log_probabilities", e, c, targets, bias, reduction="none", ignore_index=ignore_index, softcap=softcap,
         shift=shift, thresholds=_thresholds(filter_eps, True, True, "cce"), temperature=temperature,
-        classifier_gradient=classifier_gradient, bias_gradient=bias_gradient, allow_tf32=allow_tf32,
-        workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
+        classifier_scale=classifier_scale, classifier_gradient=classifier_gradient, bias_gradient=bias_gradient,
+        allow_tf32=allow_tf32, workspace_bytes=workspace_bytes, ranks=vocab_parallel_options)
     return -shaped(results.loss)

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from ._library import ops, wants_gradients
 
+_IN_PLACE = -1  # where parts are added up, as floats, in place of being gathered
 _GATHER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -119,11 +120,14 @@ class _Gathering:
 
         def gather(begin, size, into):
             try:
-                own, whole = workspace[begin:begin + size], workspace[into:into + ranks * size]
-                if ranks == 1:
-                    whole.copy_(own)
+                own = workspace[begin:begin + size]
+                if into == _IN_PLACE:
+                    if ranks > 1:
+                        dist.all_reduce(own.view(torch.float32), group=group)
+                elif ranks == 1:
+                    workspace[into:into + size].copy_(own)
                 else:
-                    dist.all_gather_into_tensor(whole, own, group=group)
+                    dist.all_gather_into_tensor(workspace[into:into + ranks * size], own, group=group)
                 return 0
             except BaseException as error:  # it must not leave a function that C++ calls
                 self.error = error
@@ -141,19 +145,7 @@ class _OverRanks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, call, *tensors):
-        rank, ranks = _place(call.options.group)
-        arguments = (*tensors, *call.sums, *call.settings)
-        size = getattr(ops, call.name + "_bytes")(*arguments, ranks, call.for_backward)
-        workspace = tensors[0].new_empty(size, dtype=torch.uint8)
-        place = rank, ranks, call.options.start, call.options.vocabulary
-        gathering = _Gathering(workspace, call.options.group, ranks)
-        try:
-            found = getattr(ops, call.name + "_forward")(*arguments, workspace, *place, gathering.address)
-        except RuntimeError:
-            if gathering.error is not None:
-                raise gathering.error
-            raise
-        found = found if isinstance(found, tuple) else (found,)
+        found, workspace, place = call.run(*tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(found[number] for number in call.constants))
         ctx.save_for_backward(*tensors, workspace)
@@ -183,17 +175,46 @@ class _OverRanks(torch.autograd.Function):
         return (None, *gradients)
 
 
+class _ForwardOverRanks(torch.autograd.Function):
+    """The same for operators without a backward pass."""
+
+    @staticmethod
+    def forward(ctx, call, function, *tensors):
+        ctx.function = function
+        return call.run(*tensors)[0]
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(f"{ctx.function}: there is no backward pass")
+
+
 @dataclass
 class _Call:
     name: str              # of the operators
     options: VocabParallelOptions
     settings: tuple
-    is_reduced: bool
-    for_backward: bool
-    differentiable: tuple  # numbers of tensors
-    constants: tuple       # numbers of results without gradients
-    upstreams: int         # gradients by results that the operator takes
-    sums: tuple = ()       # tensors that gradients are added to, or None
+    is_reduced: bool = False
+    for_backward: bool = False
+    differentiable: tuple = ()  # numbers of tensors
+    constants: tuple = ()       # numbers of results without gradients
+    upstreams: int = 0          # gradients by results that the operator takes
+    sums: tuple = ()            # tensors that gradients are added to, or None
+
+    def run(self, *tensors):
+        """The results of the forward pass, its workspace, and the rank's place."""
+        rank, ranks = _place(self.options.group)
+        arguments = (*tensors, *self.sums, *self.settings)
+        size = getattr(ops, self.name + "_bytes")(*arguments, ranks, self.for_backward)
+        workspace = tensors[0].new_empty(size, dtype=torch.uint8)
+        place = rank, ranks, self.options.start, self.options.vocabulary
+        gathering = _Gathering(workspace, self.options.group, ranks)
+        try:
+            found = getattr(ops, self.name + "_forward")(*arguments, workspace, *place, gathering.address)
+        except RuntimeError:
+            if gathering.error is not None:
+                raise gathering.error
+            raise
+        return (found if isinstance(found, tuple) else (found,)), workspace, place
 
 
 def _apply(name, options, tensors, settings, *, is_reduced, differentiable, constants=(), upstreams, sums=()):
@@ -220,3 +241,13 @@ def soft_targets_over_ranks(options, tensors, settings):
 def distillation_over_ranks(options, tensors, settings):
     return _apply("rank_distillation", options, tensors, settings, is_reduced=settings[2] != 0,
                   differentiable=(0, 1), upstreams=1)[0]
+
+
+@torch.compiler.disable
+def chosen_over_ranks(options, tensors, settings):
+    return _ForwardOverRanks.apply(_Call("rank_chosen", options, settings), "chosen_log_probabilities", *tensors)[0]
+
+
+@torch.compiler.disable
+def top_over_ranks(options, tensors, settings):
+    return _ForwardOverRanks.apply(_Call("rank_top", options, settings), "top_log_probabilities", *tensors)

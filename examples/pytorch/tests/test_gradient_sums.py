@@ -130,7 +130,7 @@ def test_pytorchs_checks_of_the_operator(device, has_statistics):
     e, c, bias, targets = problem(device, torch.bfloat16, (20,))
     sums = [torch.zeros(each.shape, device=device) for each in (c, bias)]
     options = (0, -100, 0, 0, 5.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0, has_statistics, False)
-    arguments = (e, c, targets, bias, None, None, *sums, *options)
+    arguments = (e, c, targets, bias, None, None, None, *sums, *options)
     torch.library.opcheck(torch.ops.tessera_torch.loss_forward.default, (*arguments, True),
                           test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
     workspace = torch.ops.tessera_torch.loss_forward(*arguments, True)[-1]
@@ -138,7 +138,8 @@ def test_pytorchs_checks_of_the_operator(device, has_statistics):
     tensors = [each.detach() for each in (e, c, targets, bias)]
     # Its schema does not say that a pass leaves other numbers in the workspace, which nobody reads.
     torch.library.opcheck(torch.ops.tessera_torch.loss_backward_into.default,
-                          (*tensors, None, None, *sums, *options, workspace, upstream, None, None, True, True, True),
+                          (*tensors, None, None, None, *sums, *options, workspace, upstream, None, None, True, True,
+                           True),
                           test_utils=("test_faketensor",))
 
 

@@ -177,7 +177,7 @@ def test_without_gradients_the_loss_is_the_same_and_memory_small(device):
     with torch.no_grad():
         without = linear_cross_entropy(e, c, targets, bias)
         assert torch.equal(found, without) and not without.requires_grad
-    arguments = (None, None, None, None, None, 2, -100, 0, 0, 0.0, 1.0, 0.0, 0.0, -1.0, -1.0, 0, False, False)
+    arguments = (None, None, None, None, None, None, 2, -100, 0, 0, 0.0, 1.0, 0.0, 0.0, -1.0, -1.0, 0, False, False)
     sizes = [torch.ops.tessera_torch.loss_forward(e.detach(), c.detach(), targets, *arguments, for_backward)[-1].numel()
              for for_backward in (False, True)]
     assert sizes[0] < sizes[1] and sizes[0] < 1 << 20
@@ -264,7 +264,8 @@ def test_wrong_arguments_are_refused(device):
     e, c, bias, targets = (tensor.detach() for tensor in problem(device, torch.bfloat16, (6,), 50, 32))
     for words, call in [
             (["hidden states", "Double"], lambda: linear_cross_entropy(e.double(), c, targets)),
-            (["rows of the classifier", "BFloat16", "Float"], lambda: linear_cross_entropy(e.float(), c, targets)),
+            (["rows of the classifier", "Double", "Float8_e4m3fn"],
+             lambda: linear_cross_entropy(e, c.double(), targets)),
             (["biases", "Float", "BFloat16"], lambda: linear_cross_entropy(e, c, targets, bias.float())),
             (["biases", "2 dim", "1"], lambda: linear_cross_entropy(e, c, targets, bias[None])),
             (["bias", "49", "50"], lambda: linear_cross_entropy(e, c, targets, bias[1:])),

@@ -69,8 +69,8 @@ def test_extents_may_change(device):
 def test_pytorchs_checks_of_the_operator(device, reduction, has_statistics):
     e, c, bias, targets = problem(device, torch.float32, (20,))
     weights = torch.rand(20, device=device)
-    arguments = (e, c, targets, bias, weights, None, None, None, reduction, -100, 0, 0, 5.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0,
-                 has_statistics, False, True)
+    arguments = (e, c, targets, bias, weights, None, None, None, None, reduction, -100, 0, 0, 5.0, 1.0, 0.0, 0.0, 0.0,
+                 0.0, 0, has_statistics, False, True)
     torch.library.opcheck(torch.ops.tessera_torch.loss_forward.default, arguments,
                           test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
 

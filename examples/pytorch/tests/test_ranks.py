@@ -13,8 +13,9 @@ import test_distillation
 import test_loss
 import tessera_torch
 from helpers import refused, relative
-from tessera_torch import (VocabParallelOptions, linear_cross_entropy, linear_distillation, linear_statistics,
-                           soft_target_cross_entropy)
+from tessera_torch import (VocabParallelOptions, chosen_log_probabilities, linear_cross_entropy, linear_distillation,
+                           linear_statistics, soft_target_cross_entropy, top_log_probabilities)
+from test_stored_classifiers import CODES, rounded, stored
 
 CHANNELS, VOCABULARY, TOKENS = 48, 301, (6, 41)
 LIMITS = {torch.float32: 1e-5, torch.bfloat16: 8e-3, torch.float16: 2e-3}
@@ -113,6 +114,76 @@ def check_soft_targets(rank, ranks, device, dtype, options):
     expect_gradients(part, whole, options, rank, ranks, LIMITS[dtype])
 
 
+def check_chosen_entries(rank, ranks, device, dtype, options):
+    e, c, bias, _ = (tensor.detach() for tensor in test_loss.problem(device, dtype, TOKENS, VOCABULARY, CHANNELS))
+    entries = torch.randint(-1, VOCABULARY, (*TOKENS, 5)).to(device)
+    (rows, own_bias), own = own_rows(options, c, bias), own_tokens(options, e, rank, ranks)
+    logits = (e.double() @ c.double().T + bias.double()) / 1.3
+    lse = logits.logsumexp(-1).float()
+    found = chosen_log_probabilities(own, rows, entries, lse, own_bias, temperature=1.3,
+                                     vocab_parallel_options=options)
+    tessera_torch.wait(device)
+    expected = torch.where(entries < 0, 0, logits.log_softmax(-1).gather(-1, entries.clamp(0)))
+    assert found.shape == entries.shape and torch.allclose(found.double(), expected, rtol=1e-5, atol=1e-4)
+    refused(["chosen_log_probabilities", "no backward pass"], lambda: found.sum().backward(), device)
+    entries[1, 2, 3] = VOCABULARY
+    found = chosen_log_probabilities(own, rows, entries, lse, own_bias, vocab_parallel_options=options)
+    refused(["vocabulary_parallel.forward", f"entry {VOCABULARY}", "chosen"], lambda: None, device)
+    assert found[1, 2, 3].isnan() and found.isnan().sum() == 1
+
+
+def check_top_entries(rank, ranks, device, dtype, options):
+    e, c, bias, _ = (tensor.detach() for tensor in test_loss.problem(device, dtype, TOKENS, VOCABULARY, CHANNELS))
+    (rows, own_bias), own = own_rows(options, c, bias), own_tokens(options, e, rank, ranks)
+    of_all = (torch.tanh((e.double() @ c.double().T + bias.double()) / 9) * 9).log_softmax(-1)
+    for k in [1, 4, 9, 20]:
+        found = top_log_probabilities(own, rows, k, own_bias, softcap=9.0, vocab_parallel_options=options)
+        tessera_torch.wait(device)
+        expected = of_all.topk(k).values
+        assert found.entries.shape == (*TOKENS, k) and found.entries.dtype == torch.int64
+        assert torch.allclose(found.log_probabilities.double(), expected, rtol=1e-5, atol=1e-4)
+        assert torch.allclose(of_all.gather(-1, found.entries), expected, rtol=1e-5, atol=1e-4)
+        again = chosen_log_probabilities(own, rows, found.entries, found.log_sum_exp, own_bias, softcap=9.0,
+                                         vocab_parallel_options=options)
+        assert torch.allclose(again, found.log_probabilities, rtol=1e-5, atol=1e-4)
+    refused(["top_log_probabilities", "no backward pass"], lambda: found.log_probabilities.sum().backward(), device)
+    refused(["top_log_probabilities", "k is 49", "48"],
+            lambda: top_log_probabilities(own, rows, 49, own_bias, vocab_parallel_options=options), device)
+
+
+def check_stored_classifiers(rank, ranks, device, of_classifier, options):
+    """Rows of another type than the hidden states' give what the rows that they are rounded to do."""
+    e, _, bias, targets = test_loss.problem(device, torch.bfloat16, TOKENS, VOCABULARY, CHANNELS)
+    c, scale = stored(0.3 * torch.randn(VOCABULARY, CHANNELS), of_classifier, device)
+    whole = rounded(c, scale, torch.bfloat16)
+    own_scale = None if scale is None else scale[options.start:options.stop]
+    rows = c.detach()[options.start:options.stop].clone().requires_grad_(scale is None)
+    rounded_rows, own_bias = own_rows(options, whole, bias)
+    own = own_tokens(options, e, rank, ranks)
+    entries = torch.randint(-1, VOCABULARY, (*TOKENS, 5)).to(device)
+    weights = torch.rand(entries.shape).to(device)
+    given = {"vocab_parallel_options": options, "classifier_scale": own_scale}
+    for found, expected in [
+            (linear_cross_entropy(own, rows, targets, own_bias, filter_eps=None, label_smoothing=0.1, **given),
+             linear_cross_entropy(e, whole, targets, bias, filter_eps=None, label_smoothing=0.1)),
+            (soft_target_cross_entropy(own, rows, entries, weights, own_bias, filter_eps=None, **given),
+             soft_target_cross_entropy(e, whole, entries, weights, bias, filter_eps=None)),
+            (linear_distillation(own, rows, own.detach().flip(-1), rows, teacher_classifier_scale=own_scale, **given),
+             linear_distillation(e, whole, e.detach().flip(-1), whole))]:
+        tessera_torch.wait(device)
+        assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+        inputs, references = ((own, rows), (e, whole)) if scale is None else ((own,), (e,))
+        expect_gradients(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, references), options, rank,
+                         ranks, LIMITS[torch.bfloat16])
+    frozen = [tensor.detach() for tensor in (own, rows, own_bias)]
+    top = top_log_probabilities(frozen[0], frozen[1], 7, frozen[2], **given)
+    expected = top_log_probabilities(e.detach(), whole.detach(), 7, bias.detach())
+    assert torch.equal(top.entries, expected.entries)
+    assert torch.allclose(top.log_probabilities, expected.log_probabilities, rtol=1e-5, atol=1e-5)
+    again = chosen_log_probabilities(frozen[0], frozen[1], top.entries, top.log_sum_exp, frozen[2], **given)
+    assert torch.allclose(again, top.log_probabilities, rtol=1e-5, atol=1e-4)
+
+
 def check_distillation(rank, ranks, device, dtype, options, divergence):
     e, c, teacher_e, teacher_c = test_distillation.problem(device, dtype, TOKENS, VOCABULARY)
     of_doubles = test_loss.doubles(e, c, teacher_e, teacher_c)
@@ -158,10 +229,15 @@ def check_all(rank, ranks, device):
             check_labels(rank, ranks, device, dtype, options)
             check_labels(rank, ranks, device, dtype, options, softcap=3.0, label_smoothing=0.1, z_loss=0.01, shift=1)
             check_soft_targets(rank, ranks, device, dtype, options)
+            check_chosen_entries(rank, ranks, device, dtype, options)
+            check_top_entries(rank, ranks, device, dtype, options)
             for divergence in ["forward_kl", "reverse_kl", "jensen_shannon"]:
                 check_distillation(rank, ranks, device, dtype, options, divergence)
         check_statistics(rank, ranks, device, options)
         check_sums(rank, ranks, device, options)
+        for of_classifier in [torch.float32, torch.float16, CODES]:
+            torch.manual_seed(4)
+            check_stored_classifiers(rank, ranks, device, of_classifier, options)
     check_refusals(rank, ranks, device)
 
 

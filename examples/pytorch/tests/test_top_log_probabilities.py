@@ -107,7 +107,7 @@ def test_it_compiles_without_graph_breaks(device, is_dynamic):
 
 def test_pytorchs_checks_of_the_operator(device):
     e, c, bias, _ = frozen(device, torch.float16, (20,))
-    torch.library.opcheck(torch.ops.tessera_torch.top_log_probabilities.default, (e, c, bias, 5, 0.0, 1.0, False),
+    torch.library.opcheck(torch.ops.tessera_torch.top_log_probabilities.default, (e, c, bias, None, 5, 0.0, 1.0, False),
                           test_utils=("test_schema", "test_faketensor"))
 
 
@@ -118,7 +118,7 @@ def test_wrong_arguments_are_refused(device):
             (["k is 49", "48"], lambda: top_log_probabilities(e, c, 49)),
             (["k is 7", "6"], lambda: top_log_probabilities(e, c[:6], 7)),
             (["32", "31"], lambda: top_log_probabilities(e, c[:, 1:], 3)),
-            (["classifier", "Float", "BFloat16"], lambda: top_log_probabilities(e, c.float(), 3)),
+            (["classifier", "Double", "BFloat16"], lambda: top_log_probabilities(e, c.double(), 3)),
             (["top_log_probabilities", "Double"], lambda: top_log_probabilities(e.double(), c, 3)),
             (["bias", "49", "50"], lambda: top_log_probabilities(e, c, 3, bias[1:])),
             (["temperature", "0"], lambda: top_log_probabilities(e, c, 3, temperature=0.0)),

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "cuda_device.hpp"
-#include "rank_programs.hpp"
-
-template struct tessera_torch::rank_loss_of<tessera_torch::cuda_device, tessera::bfloat16>;
-template struct tessera_torch::rank_soft_targets_of<tessera_torch::cuda_device, tessera::bfloat16>;
-template struct tessera_torch::rank_distillation_of<tessera_torch::cuda_device, tessera::bfloat16>;
