@@ -13,8 +13,8 @@
 ///
 ///     x = softmax_scale q k (+ bias)        result = sum of e^x v / sum of e^x        log_sum_exp = log of sum of e^x
 ///
-/// Products of 16 bits are exact, and sums are in fp32. Weights are relative to about the largest score so far. They are
-/// rounded to the type of the inputs before they are multiplied by values, and added up without that: results are
+/// Products of 16 bits are exact, and sums are in fp32. Weights are relative to about the largest score so far. They
+/// are rounded to the type of the inputs before they are multiplied by values, and added up without that: results are
 /// within about 2^-9 (bf16) or 2^-12 (fp16) of the largest values that have weight, before they are rounded themselves.
 /// The log-sum-exp, and with it the sum of weights, has no such error. Which program runs, and with it the order of
 /// additions, depends on the executor: explain() says which (exec/explain.hpp). Programs that share work items among
