@@ -294,8 +294,9 @@ struct attention_line_tuning {
 ///
 /// H200, 16K tokens over codes, lists of half of the tiles, chosen at random for each block of 64 queries, for each
 /// three of them (192) alike, or of all tiles: the speed for each visited tile relative to that without lists before
-/// outputs of either were in other banks than products, in turns. Relative to it since, 128 channels have .824, causal
-/// .794:
+/// outputs of either were in other banks than products, in turns. Relative to it since, 128 channels have .85, causal
+/// .82, and 64 channels .89 and .81 (bench/results). The line "this" is of a run in which plans of ten steps had .803,
+/// .775, .876 and .943, and .830, .779 and .922:
 ///
 ///                                                    128 channels                  64 channels
 ///                                                  half causal   192    all      half causal   all
