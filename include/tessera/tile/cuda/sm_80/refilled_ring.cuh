@@ -61,7 +61,7 @@
 ///     128 channels, two sets, widened once     415 (351)    430 (358)       1.10
 ///     128 channels, two sets, by blocks        396 (330)    388 (324)       .98
 ///
-/// swizzled_ring.cuh has its loop by hand, and both figures.
+/// multiply_swizzled (swizzled_ring.cuh) has such a loop, too.
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>

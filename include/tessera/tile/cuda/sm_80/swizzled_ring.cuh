@@ -2,19 +2,19 @@
 /// `multiply_swizzled`: multiplies operands that pass through a ring of swizzled stages in shared memory, by mma.sync.
 /// While a stage is multiplied, later ones are on their way, and operands are loaded into registers a few products
 /// before they are multiplied, those of the next stage, too. Warps wait for each other by mbarriers alone, as
-/// refilled_ring.cuh says: for a stage that is filled, and, where they fill one, for all warps to have loaded what it
+/// refilled_ring.cuh says: for a stage that is filled, and, where they fill one, for all lanes to have loaded what it
 /// has; so one of them may be ahead of another by a part of a stage. Stages have no gaps between their rows, which
 /// would take a ninth of the shared memory.
 /// A ring may go on from tile to tile: while an epilogue runs, the next tile's first stages are on their way.
 ///
-/// The loop over stages is by hand. By a refilling_reader, where each lane says that it has loaded what a stage has,
-/// products of 128 x 128 sums lose 4 to 5 %, the others nothing: sm_80's code on an H200 in turns, TFLOP/s by hand,
-/// then by the word, of 4096^3 and 8192^3, gradient_ring (128 x 128) with 8192 x 8192 x 2304 and 4096 x 16384 x 4096:
+/// One lane says for its warp that a stage is read. Where each lane does so by itself products of 128 x 128 sums lose 4
+/// to 5 %, the others nothing. sm_80's code on an H200, TFLOP/s with the loop over stages by hand, and by this word, in
+/// turns; gradient_ring (128 x 128) with 8192 x 8192 x 2304 and 4096 x 16384 x 4096:
 ///
-///     128 x 128 sums    410 391    413 395
-///     128 x 256         421 422    429 430
-///     192 x 256                    453 460
-///     gradient_ring     388 383    389 388
+///     128 x 128 sums    2048^3 382 383    4096^3 400 400    8192^3 400 400
+///     128 x 256                           4096^3 421 422    8192^3 428 428
+///     192 x 256                                             8192^3 439 439
+///     gradient_ring     376 375    384 382
 ///
 /// Shared memory is read once for each warp's rows and columns: a warp with 96 x 64 sums reads a sixth less for each of
 /// them than one with 64 x 64, and has registers for columns of one product at a time.
@@ -228,36 +228,33 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
   // With more stages than two a warp fills one in the second half of another, and so waits for no warp that is less
   // behind.
   constexpr int fills_at = Passage::stages > 2 ? passing::parts / 2 + 2 : 0;
-  auto& state = passage.state;
   auto& barriers = passage.barriers;
   passing held;
   held.first_a = shared_address(passage.ring.a) + operands::template offset_of_a<OfA>(group);
   held.first_b = shared_address(passage.ring.b) + operands::template offset_of_b<OfB>(group);
-  barriers.await_full(state);
-  held.begin(state.stage);
+  barriers.await_full(passage.state);
+  held.begin(passage.state.stage);
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    auto const next = state.template later<1>();
-    auto const last = state.template later<Passage::stages - 1>();
-    bool const goes_on = step + 1 < steps;
+  for (read_step<Passage::stages> const at : pipelined(refilling_reader(passage.state), steps)) {
+    auto const next = reads_later<1>(at);
+    bool const goes_on = next.index < steps;
     each_constant<passing::parts>([&](auto part) {
       if constexpr (part.value == fills_at) {
-        passage.fill_stage(fill, fill_step<Passage::stages>{{step + Passage::stages - 1, last.stage}, last});
+        passage.fill_stage(fill, fills_later<Passage::stages - 1>(at));
       }
       if constexpr (part.value == passing::awaits_at) {
         if (goes_on) {
-          barriers.await_full(next);
+          barriers.await_full(next.state);
         }
       }
       if constexpr (part.value + 1 == passing::parts) {
         // The sync orders all lanes' loads before the arrival, which releases them to those who fill the stage again.
         // racecheck does not see that one lane arrives for others, and reports hazards; none where each lane arrives.
         sync_warp();
-        barriers.empty[state.stage].arrive_after(held.last_rows(), group.lane % lanes_in_a_warp == 0);
+        barriers.empty[at.stage].arrive_after(held.last_rows(), group.lane % lanes_in_a_warp == 0);
       }
-      held.template multiply<part.value>(state.stage, next.stage, goes_on, sums);
+      held.template multiply<part.value>(at.stage, next.stage, goes_on, sums);
     });
-    state = next;
   }
 }
 
