@@ -10,6 +10,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 
 #include "algorithm/loss/special_values_on_device.cuh"
+#include "algorithm/loss/strict_executor.cuh"
 #include "support/row_states.hpp"
 
 using namespace tessera;
@@ -17,7 +18,6 @@ using namespace tessera_test;
 
 namespace {
 
-using ring_executor = basic_cuda<arch_list<800>>;
 using loss_of_bf16 = exact_cross_entropy_of<bfloat16>;
 using loss_of_fp16 = exact_cross_entropy_of<float16>;
 
@@ -25,16 +25,10 @@ constexpr double narrow = 1e-5;
 constexpr double rounded = 4e-3;  // gradients of bf16
 constexpr std::int64_t room = std::int64_t{64} << 20;
 
-/// Refuses slower programs, so that a test fails where a ring would not run.
-ring_executor strict_executor() {
-  ring_executor exec;
-  exec.options.refuses_slower_programs = true;
-  return exec;
-}
-
 template <class Loss, class Gradient, class Problem>
 workspace_plan plan_of(Problem const& p) {
-  return Loss::template plan_backward<Gradient>(strict_executor(), {p.tokens, p.vocabulary, p.channels}, p.options);
+  return Loss::template plan_backward<Gradient>(strict<ring_executor>(), {p.tokens, p.vocabulary, p.channels},
+                                                p.options);
 }
 std::int64_t bytes_of_softmaxes(workspace_plan const& plan) {
   std::int64_t bytes = 0;
@@ -83,8 +77,8 @@ TEST_CASE("rings keep softmaxes of awkward extents", "[cuda]") {
     auto p = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
     p.options.workspace_budget = room;
     REQUIRE(keeps_softmaxes_of(p));
-    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict_executor());
-    check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict_executor());
+    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict<ring_executor>());
+    check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict<ring_executor>());
   }
 }
 
@@ -97,7 +91,7 @@ TEST_CASE("without tokens or without a label rings keep no softmaxes and make no
   p.options.workspace_budget = room;
   std::fill(p.labels.begin(), p.labels.end(), -100);
   std::fill(p.hidden.begin(), p.hidden.end(), store<bfloat16>(NAN));
-  auto const found = run_on_device<loss_of_bf16, float>(strict_executor(), p);
+  auto const found = run_on_device<loss_of_bf16, float>(strict<ring_executor>(), p);
   auto const is_zero = [](float value) { return value == 0.0F; };
   CHECK(std::all_of(found.hidden.begin(), found.hidden.end(), is_zero));
   CHECK(std::all_of(found.classifier.begin(), found.classifier.end(), is_zero));
@@ -114,9 +108,9 @@ TEST_CASE("softmaxes kept by rings make gradients wherever labels lie among the 
     p.options.workspace_budget = room;
     p.options.reduction = loss_reduction::sum;
     REQUIRE(keeps_softmaxes_of(p));
-    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict_executor());
-    check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict_executor());
-    check_added_on_device<loss_of_bf16>(p, rounded, true, {}, strict_executor());
+    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict<ring_executor>());
+    check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict<ring_executor>());
+    check_added_on_device<loss_of_bf16>(p, rounded, true, {}, strict<ring_executor>());
   }
 }
 
@@ -126,12 +120,12 @@ TEST_CASE("rings keep softmaxes in fp16, whose tiles share no references", "[cud
     auto p = make_loss_problem<float16>(200, vocabulary, 64, true);
     p.options.workspace_budget = room;
     REQUIRE(keeps_softmaxes_of<loss_of_fp16>(p));
-    check_on_device<loss_of_fp16, float16>(p, narrow, 2e-3, strict_executor());
+    check_on_device<loss_of_fp16, float16>(p, narrow, 2e-3, strict<ring_executor>());
   }
   auto p = uneven_problem<float16>(200, 1000, 72);
   p.options.softcap = 30.0F;
   p.options.workspace_budget = room;
-  check_on_device<loss_of_fp16, float16>(p, narrow, 2e-3, strict_executor());
+  check_on_device<loss_of_fp16, float16>(p, narrow, 2e-3, strict<ring_executor>());
 }
 
 TEST_CASE("rings keep softmaxes of Reducers whose states have room, and say when others have none", "[cuda]") {
@@ -143,7 +137,7 @@ TEST_CASE("rings keep softmaxes of Reducers whose states have room, and say when
   CHECK(keeps_softmaxes_of<with_top_four>(p));
   CHECK(!keeps_softmaxes_of<with_many_sums>(p));  // whose forward pass is the portable one
   CHECK(!keeps_softmaxes_of<exact_cross_entropy_of<bfloat16, loss_statistics>>(p));
-  check_on_device<with_top_four, bfloat16>(p, narrow, rounded, strict_executor());
+  check_on_device<with_top_four, bfloat16>(p, narrow, rounded, strict<ring_executor>());
 }
 
 TEST_CASE("with some softmaxes kept rings make the other logits again, and add all gradients to old ones", "[cuda]") {
@@ -158,17 +152,18 @@ TEST_CASE("with some softmaxes kept rings make the other logits again, and add a
     REQUIRE((kept > 0 && kept < p.vocabulary));
     auto without = p;
     without.options.workspace_budget = 0;
-    auto const expected = doubles_of_results(run_on_device<loss_of_bf16, float>(strict_executor(), without));
-    auto const written = run_on_device<loss_of_bf16, float>(strict_executor(), p);
+    auto const expected = doubles_of_results(run_on_device<loss_of_bf16, float>(strict<ring_executor>(), without));
+    auto const written = run_on_device<loss_of_bf16, float>(strict<ring_executor>(), p);
     auto const gradients = doubles_of_results(written);
     CHECK(relative_distance(written.hidden, expected.hidden) <= rounded);
     CHECK(relative_distance(written.classifier, expected.classifier) <= rounded);
     CHECK(relative_distance(written.bias, expected.bias) <= 2 * rounded);
-    auto const narrowed = run_on_device<loss_of_bf16, bfloat16>(strict_executor(), p);
+    auto const narrowed = run_on_device<loss_of_bf16, bfloat16>(strict<ring_executor>(), p);
     CHECK(relative_distance(narrowed.hidden, expected.hidden) <= rounded);
     CHECK(relative_distance(narrowed.classifier, expected.classifier) <= rounded);
     auto const old = old_gradients_for(gradients);
-    auto const found = run_on_device<loss_of_bf16, float>(strict_executor(), p, true, {}, identity_logits{}, &old);
+    auto const found =
+        run_on_device<loss_of_bf16, float>(strict<ring_executor>(), p, true, {}, identity_logits{}, &old);
     auto const sum = added_to(old, gradients);
     CHECK(relative_distance(found.hidden, sum.hidden) <= 1e-6);
     CHECK(relative_distance(found.classifier, sum.classifier) <= 1e-6);
@@ -189,8 +184,8 @@ TEST_CASE("tokens without a label leave nothing in gradients of softmaxes kept b
       strange.hidden[token * 64 + (token + 1) % 64] = store<bfloat16>(3e38F);
     }
   }
-  auto const plain = doubles_of_results(run_on_device<loss_of_bf16, float>(strict_executor(), p));
-  auto const found = run_on_device<loss_of_bf16, float>(strict_executor(), strange);
+  auto const plain = doubles_of_results(run_on_device<loss_of_bf16, float>(strict<ring_executor>(), p));
+  auto const found = run_on_device<loss_of_bf16, float>(strict<ring_executor>(), strange);
   CHECK(relative_distance(found.hidden, plain.hidden) <= 1e-6);
   CHECK(relative_distance(found.classifier, plain.classifier) <= 1e-6);
   CHECK(relative_distance(found.bias, plain.bias) <= 1e-6);
@@ -198,7 +193,7 @@ TEST_CASE("tokens without a label leave nothing in gradients of softmaxes kept b
       std::find_if(p.labels.begin(), p.labels.end(), [](std::int64_t label) { return label >= 0; }) - p.labels.begin());
   auto broken = p;
   broken.hidden[row * 64 + 5] = store<bfloat16>(NAN);
-  auto const of_nan = run_on_device<loss_of_bf16, float>(strict_executor(), broken);
+  auto const of_nan = run_on_device<loss_of_bf16, float>(strict<ring_executor>(), broken);
   auto const is_nan = [](float value) { return std::isnan(value); };
   CHECK(std::isnan(of_nan.loss[0]));
   CHECK(std::all_of(of_nan.hidden.begin() + row * 64, of_nan.hidden.begin() + (row + 1) * 64, is_nan));
@@ -216,11 +211,11 @@ TEST_CASE("NaNs, infinities and huge logits reach gradients of softmaxes kept by
     for (std::size_t const token : {3U, 50U, 128U, 199U}) {  // with a label or without
       in_hidden.hidden[token * 32 + token % 32] = store<bfloat16>(special);
     }
-    check_kinds<loss_of_bf16>(in_hidden, true, strict_executor());
+    check_kinds<loss_of_bf16>(in_hidden, true, strict<ring_executor>());
     in_classifier.classifier[77 * 32 + 4] = store<bfloat16>(special);
-    check_kinds<loss_of_bf16>(in_classifier, true, strict_executor());
+    check_kinds<loss_of_bf16>(in_classifier, true, strict<ring_executor>());
     in_bias.bias[300] = store<bfloat16>(special);
-    check_kinds<loss_of_bf16>(in_bias, true, strict_executor());
+    check_kinds<loss_of_bf16>(in_bias, true, strict<ring_executor>());
   }
 }
 
@@ -234,8 +229,8 @@ TEST_CASE("tiles of masked entries make no NaNs of softmaxes kept by rings", "[c
     label = label < 0 ? label : label % 64;
   }
   p.options.workspace_budget = room;
-  check_kinds<loss_of_bf16>(p, true, strict_executor());
-  auto const found = run_on_device<loss_of_bf16, bfloat16>(strict_executor(), p);
+  check_kinds<loss_of_bf16>(p, true, strict<ring_executor>());
+  auto const found = run_on_device<loss_of_bf16, bfloat16>(strict<ring_executor>(), p);
   auto const expected = special_results_on_host<loss_of_bf16>(p, true);
   CHECK(relative_distance(found.hidden, in_double(expected.hidden)) <= 8e-3);  // both are rounded
   CHECK(relative_distance(found.classifier, in_double(expected.classifier)) <= 8e-3);
@@ -243,7 +238,7 @@ TEST_CASE("tiles of masked entries make no NaNs of softmaxes kept by rings", "[c
 
 TEST_CASE("softmaxes kept by rings are used once", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  ring_executor const exec = strict_executor();
+  ring_executor const exec = strict<ring_executor>();
   tessera::cuda const memory_of;
   auto p = make_loss_problem<bfloat16>(300, 2000, 64);
   p.options.workspace_budget = room;
@@ -277,13 +272,13 @@ TEST_CASE("with a budget that is a byte too small for all softmaxes rings keep f
     auto const plan = plan_of<loss_of_bf16, bfloat16>(p);
     CHECK(plan.bytes() <= budget);
     CHECK((bytes_of_softmaxes(plan) >= 300 * 2000 * 2) == (budget == whole));
-    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict_executor());
+    check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict<ring_executor>());
   }
 }
 
 TEST_CASE("in a workspace of the forward pass alone rings keep no softmaxes, and backward() refuses it", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  ring_executor const exec = strict_executor();
+  ring_executor const exec = strict<ring_executor>();
   tessera::cuda const memory_of;
   auto p = make_loss_problem<bfloat16>(300, 2000, 64);
   p.options.workspace_budget = room;

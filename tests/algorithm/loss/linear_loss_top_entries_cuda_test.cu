@@ -10,15 +10,13 @@
 #include <tessera/reduce/write_top_entries.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
+#include "algorithm/loss/strict_executor.cuh"
 #include "support/top_entries.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
-
-/// This executor takes the programs of sm_80 for the only ones that the source is compiled for.
-using ring_executor = basic_cuda<arch_list<800>>;
 
 template <int K, class Exec>
 top_results top_on_device(Exec exec, loss_problem<bfloat16> const& p) {

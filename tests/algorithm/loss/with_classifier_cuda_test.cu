@@ -13,6 +13,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
+#include "algorithm/loss/strict_executor.cuh"
 #include "support/message_of.hpp"
 #include "support/soft_target_reference.hpp"
 #include "support/stored_classifiers.hpp"
@@ -22,7 +23,6 @@ using namespace tessera_test;
 
 namespace {
 
-using ring_executor = basic_cuda<arch_list<800>>;
 constexpr double narrow = 1e-5;
 constexpr double rounded = 4e-3;  // gradients of bf16
 
@@ -31,14 +31,6 @@ using stored_loss =
     with_classifier<linear_loss<loss_gemm_tile<typename Source::value_type>, lse_reducer<float>, Filter>, Source>;
 template <class Source, class Filter = gradient_filter<0>>
 using plain_loss = linear_loss<loss_gemm_tile<typename Source::value_type>, lse_reducer<float>, Filter>;
-
-/// An executor that refuses slower programs, so that a test fails where a fast one would not run.
-template <class Exec>
-Exec strict() {
-  Exec exec;
-  exec.options.refuses_slower_programs = true;
-  return exec;
-}
 
 /// A problem's inputs on the device.
 template <class Source>

@@ -26,16 +26,7 @@ TEST_CASE("softmaxes that are kept become gradients, those of labels as if they 
         CAPTURE(vocabulary, cap, shares);
         softmax_problem<> problem(vocabulary, cap, cap > 0 ? 0.5F : 1.0F, shares);
         problem.run(cpu{.threads = 2});
-        std::int64_t wrong = 0;
-        for (std::int64_t token = 0; token < tokens; ++token) {
-          for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
-            double const expected = problem.gradient(token, entry);
-            bool const is_label = problem.factors[static_cast<std::size_t>(token)].label == entry;
-            double const bound = (is_label ? 1.0 / 256 : 1.1 / 128) * std::fabs(expected) + 1e-6;
-            wrong += std::fabs(problem.found(token, entry) - expected) <= bound ? 0 : 1;
-          }
-        }
-        CHECK(wrong == 0);
+        CHECK(count_wrong(problem, vocabulary, 1.0 / 256, 1.1 / 128) == 0);
         CHECK(std::count(problem.blocks.begin(), problem.blocks.end(), 1) ==
               2 * divide_up(vocabulary, std::int64_t{128}));
       }
@@ -88,16 +79,10 @@ TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked 
         problem.is_uneven[token] = problem.shared_references[token] == 0.0F ? 1 : 0;
       }
       problem.run(cpu{.threads = 2});
-      std::int64_t wrong = 0;
-      for (std::int64_t token = 0; token < tokens; ++token) {
-        bool const is_skipped = problem.is_uneven[static_cast<std::size_t>(token)] == 1 && shares;
-        for (std::int64_t entry = 0; entry < 600 && !is_skipped; ++entry) {
-          double const expected = problem.gradient(token, entry);
-          // Rounded twice, and half a unit of log-sum-exps of 50000 is 1/512.
-          wrong += std::fabs(problem.found(token, entry) - expected) <= 1.5 / 128 * std::fabs(expected) + 1e-6 ? 0 : 1;
-        }
-      }
-      CHECK(wrong == 0);
+      // Rounded twice, and half a unit of log-sum-exps of 50000 is 1/512.
+      CHECK(count_wrong(problem, 600, 1.5 / 128, 1.5 / 128, [&](std::int64_t token) {
+              return problem.is_uneven[static_cast<std::size_t>(token)] == 1 && shares;
+            }) == 0);
     }
   }
 }

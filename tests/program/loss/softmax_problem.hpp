@@ -164,5 +164,27 @@ struct softmax_problem {
   }
 };
 
+/// How many gradients of `vocabulary` logits are farther from the exact ones than a part of these, and 1e-6: a part for
+/// labels' logits and one for others. Leaves tokens out for which skips(token) is true.
+template <class Problem, class Skips>
+std::int64_t count_wrong(Problem const& problem, std::int64_t vocabulary, double of_label, double of_other,
+                         Skips const& skips) {
+  std::int64_t wrong = 0;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    for (std::int64_t entry = 0; entry < vocabulary && !skips(token); ++entry) {
+      double const expected = problem.gradient(token, entry);
+      bool const is_label = problem.factors[static_cast<std::size_t>(token)].label == entry;
+      double const bound = (is_label ? of_label : of_other) * std::fabs(expected) + 1e-6;
+      wrong += std::fabs(problem.found(token, entry) - expected) <= bound ? 0 : 1;
+    }
+  }
+  return wrong;
+}
+/// The same of all tokens.
+template <class Problem>
+std::int64_t count_wrong(Problem const& problem, std::int64_t vocabulary, double of_label, double of_other) {
+  return count_wrong(problem, vocabulary, of_label, of_other, [](std::int64_t) { return false; });
+}
+
 }  // namespace softmaxes
 }  // namespace tessera_test

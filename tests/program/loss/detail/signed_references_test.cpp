@@ -78,16 +78,7 @@ TEST_CASE("softmaxes with references in signs become gradients", "[host][slow][t
         CAPTURE(vocabulary, cap, shares);
         signs_problem problem(vocabulary, cap, cap > 0 ? 0.5F : 1.0F, shares);
         problem.run(cpu{.threads = 2});
-        std::int64_t wrong = 0;
-        for (std::int64_t token = 0; token < tokens; ++token) {
-          for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
-            double const expected = problem.gradient(token, entry);
-            bool const is_label = problem.factors[static_cast<std::size_t>(token)].label == entry;
-            double const bound = (is_label ? 1.0 / 256 : 1.1 / 128) * std::fabs(expected) + 1e-6;
-            wrong += std::fabs(problem.found(token, entry) - expected) <= bound ? 0 : 1;
-          }
-        }
-        CHECK(wrong == 0);
+        CHECK(count_wrong(problem, vocabulary, 1.0 / 256, 1.1 / 128) == 0);
       }
     }
   }
@@ -108,14 +99,7 @@ TEST_CASE("a token may have tiles with the shared reference, and others with one
     }
   }
   problem.run(cpu{.threads = 2});
-  std::int64_t wrong = 0;
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    for (std::int64_t entry = 0; entry < 600; ++entry) {
-      double const expected = problem.gradient(token, entry);
-      wrong += std::fabs(problem.found(token, entry) - expected) <= 1.1 / 128 * std::fabs(expected) + 1e-6 ? 0 : 1;
-    }
-  }
-  CHECK(wrong == 0);
+  CHECK(count_wrong(problem, 600, 1.1 / 128, 1.1 / 128) == 0);
 }
 
 TEST_CASE("softmaxes with references in signs become gradients wherever logits lie, and with masked entries",
@@ -124,14 +108,7 @@ TEST_CASE("softmaxes with references in signs become gradients wherever logits l
     CAPTURE(offset);
     signs_problem problem(600, 0.0F, 1.0F, false, offset);
     problem.run(cpu{.threads = 2});
-    std::int64_t wrong = 0;
-    for (std::int64_t token = 0; token < tokens; ++token) {
-      for (std::int64_t entry = 0; entry < 600; ++entry) {
-        double const expected = problem.gradient(token, entry);
-        // Rounded twice, and half a unit of log-sum-exps of 50000 is 1/512.
-        wrong += std::fabs(problem.found(token, entry) - expected) <= 1.5 / 128 * std::fabs(expected) + 1e-6 ? 0 : 1;
-      }
-    }
-    CHECK(wrong == 0);
+    // Rounded twice, and half a unit of log-sum-exps of 50000 is 1/512.
+    CHECK(count_wrong(problem, 600, 1.5 / 128, 1.5 / 128) == 0);
   }
 }
