@@ -10,8 +10,8 @@ cmake_minimum_required(VERSION 3.24...3.31)
 # What clang-query says of a source, with notes for lambdas that capture `this` and do not say so.
 function(query_captures variable source)
   execute_process(
-    COMMAND "${CLANG_QUERY}" -c "match lambdaExpr(hasAnyCapture(lambdaCapture(capturesThis(), isImplicit())))" "${source}"
-      -- -std=c++20 "-I${INCLUDE}"
+    COMMAND "${CLANG_QUERY}" -c "match lambdaExpr(hasAnyCapture(lambdaCapture(capturesThis(), isImplicit())))"
+      "${source}" -- -std=c++20 "-I${INCLUDE}"
     OUTPUT_VARIABLE said ERROR_VARIABLE complaints RESULT_VARIABLE result)
   string(FIND "${said}${complaints}" "error:" error)
   if(NOT result EQUAL 0 OR NOT error EQUAL -1 OR NOT said MATCHES "[0-9]+ match(es)?\\.")
