@@ -103,9 +103,10 @@ void report(benchmark::State& state, bench::race const& seconds, attention_probl
   bench::report_cuda(state, seconds.ours, {.operations = part * problem.operations()});
 }
 
-template <class Method, class Bias>
-void measure(benchmark::State& state, bool has_codes, attention_problem& problem, Bias const& bias) {
-  exchange<Method, Bias> const ours(problem, bias);
+/// Times an exchanged call in turns with the alias, over codes that are there or with their quantization. The results
+/// are of the whole call in the end.
+template <class Exchange>
+bench::race race_with_alias(benchmark::State& state, bool has_codes, attention_problem& problem, Exchange const& ours) {
   exchange<sage_attention2, no_bias> const alias(problem, {});
   bench::race seconds{};
   for (auto _ : state) {
@@ -115,7 +116,13 @@ void measure(benchmark::State& state, bool has_codes, attention_problem& problem
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  report(state, seconds, problem, bias);
+  return seconds;
+}
+
+template <class Method, class Bias>
+void measure(benchmark::State& state, bool has_codes, attention_problem& problem, Bias const& bias) {
+  exchange<Method, Bias> const ours(problem, bias);
+  report(state, race_with_alias(state, has_codes, problem, ours), problem, bias);
 }
 
 /// Sequences of 1024 to 8192 tokens one behind the other, against the same in a padded batch.
@@ -287,15 +294,7 @@ struct outside_of_lists {
 void measure_listed(benchmark::State& state, bool has_codes, attention_problem& problem, std::int64_t together) {
   half_lists const lists(problem, together);
   exchange<sage_attention2, listed_tiles<>> const ours(problem, lists.bias());
-  exchange<sage_attention2, no_bias> const alias(problem, {});
-  bench::race seconds{};
-  for (auto _ : state) {
-    seconds = bench::alternate(
-        problem.exec().stream, [&] { has_codes ? ours.over_codes() : ours.forward(); },
-        [&] { has_codes ? alias.over_codes() : alias.forward(); });
-    state.SetIterationTime(seconds.ours);
-  }
-  ours.forward();
+  bench::race const seconds = race_with_alias(state, has_codes, problem, ours);
   report(state, seconds, problem, outside_of_lists{lists.bias().list}, lists.part());
 }
 
