@@ -103,10 +103,9 @@ void report(benchmark::State& state, bench::race const& seconds, attention_probl
   bench::report_cuda(state, seconds.ours, {.operations = part * problem.operations()});
 }
 
-/// Times an exchanged call in turns with the alias, over codes that are there or with their quantization. The results
-/// are of the whole call in the end.
-template <class Exchange>
-bench::race race_with_alias(benchmark::State& state, bool has_codes, attention_problem& problem, Exchange const& ours) {
+template <class Method, class Bias>
+void measure(benchmark::State& state, bool has_codes, attention_problem& problem, Bias const& bias) {
+  exchange<Method, Bias> const ours(problem, bias);
   exchange<sage_attention2, no_bias> const alias(problem, {});
   bench::race seconds{};
   for (auto _ : state) {
@@ -116,13 +115,7 @@ bench::race race_with_alias(benchmark::State& state, bool has_codes, attention_p
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  return seconds;
-}
-
-template <class Method, class Bias>
-void measure(benchmark::State& state, bool has_codes, attention_problem& problem, Bias const& bias) {
-  exchange<Method, Bias> const ours(problem, bias);
-  report(state, race_with_alias(state, has_codes, problem, ours), problem, bias);
+  report(state, seconds, problem, bias);
 }
 
 /// Sequences of 1024 to 8192 tokens one behind the other, against the same in a padded batch.
@@ -294,7 +287,15 @@ struct outside_of_lists {
 void measure_listed(benchmark::State& state, bool has_codes, attention_problem& problem, std::int64_t together) {
   half_lists const lists(problem, together);
   exchange<sage_attention2, listed_tiles<>> const ours(problem, lists.bias());
-  bench::race const seconds = race_with_alias(state, has_codes, problem, ours);
+  exchange<sage_attention2, no_bias> const alias(problem, {});
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        problem.exec().stream, [&] { has_codes ? ours.over_codes() : ours.forward(); },
+        [&] { has_codes ? alias.over_codes() : alias.forward(); });
+    state.SetIterationTime(seconds.ours);
+  }
+  ours.forward();
   report(state, seconds, problem, outside_of_lists{lists.bias().list}, lists.part());
 }
 
