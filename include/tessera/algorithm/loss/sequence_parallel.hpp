@@ -81,8 +81,8 @@ constexpr bool spreads_chosen = requires {
   std::declval<typename Call::template inputs<std::int32_t> const&>().log_sum_exp;
 };
 
-/// A checked call's backward pass of all tokens, of a loss whose forward pass has left their hidden states, and those of
-/// a teacher if there is one, in the workspace. It refers to the arguments.
+/// A checked call's backward pass of all tokens, of a loss whose forward pass has left their hidden states, and a
+/// teacher's if there is one, in the workspace. It refers to the arguments.
 template <class Loss, class Exec, class Ranks, class Gradient>
 auto spread_backward(char const* function, Exec const& exec, Ranks& ranks, spread_elements const& elements,
                      auto const& in, vocabulary_part const& part, auto const& options, auto const& upstream,

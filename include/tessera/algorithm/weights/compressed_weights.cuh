@@ -135,6 +135,8 @@ struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
+namespace detail {
+
 /// What models for pairs of codes take.
 struct exponent_pairs_model {
   template <Executor Exec, class Call>
@@ -147,8 +149,10 @@ struct exponent_pairs_model {
   }
 };
 
+}  // namespace detail
+
 /// Encoding of pairs of codes: all tensors of the list in a few launches.
-struct encode_weights_model : exponent_pairs_model {
+struct encode_weights_model : detail::exponent_pairs_model {
   static constexpr char const* name = "encode_weights_on_warps";
 
   template <class Architectures, class Call>
@@ -164,7 +168,7 @@ struct encode_weights_model : exponent_pairs_model {
 };
 
 /// Decoding of pairs of codes: all streams of the list in a few launches.
-struct decode_weights_model : exponent_pairs_model {
+struct decode_weights_model : detail::exponent_pairs_model {
   static constexpr char const* name = "decode_weights_on_warps";
 
   template <class Architectures, class Call>

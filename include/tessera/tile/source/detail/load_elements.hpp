@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `load_along_rows`: a tile of a source element by element, as sources load it where they have no faster way. What lies
-/// outside of the matrix is zero and not read.
+/// `load_along_rows`: a tile of a source element by element, as sources load it where they have no faster way. What
+/// lies outside of the matrix is zero and not read.
 #pragma once
 
 #include <cstdint>
