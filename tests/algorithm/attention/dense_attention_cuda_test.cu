@@ -297,10 +297,21 @@ TEST_CASE("dense attention without wgmma splits keys where blocks of queries lea
     CHECK(found > 4);
     CHECK(splits::count(shape, 108, 3) <= 3);  // memory for no more
     std::vector<float> memory(as_size(splits::floats(shape, found)));
-    auto const partials = splits::of(shape, 108, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
+    auto const partials = splits::of(shape, found, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
     CHECK(partials.splits() == found);
     CHECK(static_cast<void const*>(&partials.rows(found - 1, 0, 7, 255) + 1) == memory.data() + memory.size());
-    CHECK(splits::of(shape, 108, {}).rows.data == nullptr);
+    CHECK(splits::of(shape, 1, {}).rows.data == nullptr);
+    auto const described = tessera::cuda::described({.architecture = 800, .multiprocessors = 108});
+    dense_splits const planned = dense_splits_of(described, shape);
+    CHECK(planned.floats == splits::floats(shape, found));
+    tessera::dense_attention_call<bfloat16, bfloat16> call{};
+    call.shape = shape;
+    call.key_splits = planned.key_splits;
+    CHECK(splits::count_of(described, call) == found);
+    call.key_splits = 0;  // as plans of other programs leave it: memory decides
+    CHECK(splits::count_of(described, call) == 1);
+    call.work_splits = {memory.data(), {static_cast<std::int64_t>(memory.size())}};
+    CHECK(splits::count_of(described, call) == found);
   }
 }
 

@@ -230,22 +230,24 @@ struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bia
   using type = model_list<dense_forward_model, detail::dense_by_warps_model, detail::dense_tiles_model>;
 };
 
-/// How many floats of memory the programs of a device can use for work items that several groups share.
+/// How the programs of a device share work items.
 template <class Architectures>
-std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
+dense_splits dense_splits_of(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
   if (shape.batch * shape.queries == 0) {
-    return 0;
+    return {};
   }
   int const multiprocessors = exec.state->multiprocessors();
   if (!exec.template has<detail::specific_program>()) {
     using splits = detail::dense_warps_splits;
-    return splits::floats(shape, splits::count(shape, multiprocessors, most_attention_splits));
+    std::int64_t const count = splits::count(shape, multiprocessors, most_attention_splits);
+    return {splits::floats(shape, count), count};
   }
-  return !detail::has_room_for_dense(shape)
-             ? 0
-             : with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
-                 return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
-               });
+  if (!detail::has_room_for_dense(shape)) {
+    return {};
+  }
+  return {with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
+    return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
+  })};
 }
 
 }  // namespace v0

@@ -67,10 +67,18 @@ struct dense_warps_splits {
   static std::int64_t floats(attention_shape const& s, std::int64_t splits) {
     return splits < 2 ? 0 : splits * s.batch * s.query_heads * s.queries * (s.channels + floats_of_row);
   }
-  /// Splits in memory of a call, or null for one.
-  static attention_partials<state_type> of(attention_shape const& s, int multiprocessors, array_view<float> memory) {
-    std::int64_t const of_one = floats(s, 2) / 2;
-    std::int64_t const splits = of_one > 0 ? count(s, multiprocessors, memory.size() / of_one) : 1;
+  /// The number of splits of a call: as its plan counted it, or, where other programs' splits were planned, the best
+  /// that this memory has room for.
+  template <class Exec, class Call>
+  static std::int64_t count_of(Exec const& exec, Call const& call) {
+    if (call.key_splits > 0) {
+      return call.key_splits;
+    }
+    std::int64_t const of_one = floats(call.shape, 2) / 2;
+    return of_one > 0 ? count(call.shape, exec.state->multiprocessors(), call.work_splits.size() / of_one) : 1;
+  }
+  /// So many splits in a call's memory, or null for one.
+  static attention_partials<state_type> of(attention_shape const& s, std::int64_t splits, array_view<float> memory) {
     if (splits < 2) {
       return {};
     }
@@ -107,7 +115,7 @@ struct dense_calls_without_wgmma {
   template <class Exec, class Call>
   static bool has_few_queries(Exec const& exec, Call const& call) {
     return call.shape.queries <= policy_of<dense_warps_choice_tuning>(800).few_queries &&
-           dense_warps_splits::of(call.shape, exec.state->multiprocessors(), call.work_splits).splits() == 1;
+           dense_warps_splits::count_of(exec, call) == 1;
   }
 };
 
@@ -128,7 +136,7 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using result_type = typename Call::result_type;
     auto const& s = call.shape;
-    auto const partials = dense_warps_splits::of(s, exec.state->multiprocessors(), call.work_splits);
+    auto const partials = dense_warps_splits::of(s, dense_warps_splits::count_of(exec, call), call.work_splits);
     attention_writer<decode_method, result_type> const writer{
         s, {}, {}, {}, call.query_lengths, call.sinks, call.query_starts, call.out.result, call.out.log_sum_exp};
     with_program<Call>(call, [&](auto which) {
