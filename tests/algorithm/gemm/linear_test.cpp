@@ -269,3 +269,27 @@ TEST_CASE("a linear layer refuses weights of a source whose shape does not fit",
   CHECK(refused(4, 7) == "linear.forward: the inputs have 5 columns but the weights have 7");
   CHECK(results == std::vector<float>(100, 77.0F));
 }
+
+TEST_CASE("a linear layer refuses codes without a scale for each group, and maps with too few numbers", "[host]") {
+  std::vector<bfloat16> const memory(100);
+  std::vector<std::int8_t> const codes(4 * 24);
+  std::vector<symmetric_params> const scales(12);
+  std::vector<float> const bias(3);
+  std::vector<float> results(100, 77.0F);
+  auto const refused = [&](std::int8_t const* first, std::int64_t groups, auto const& map) {
+    dequantized<symmetric_quantizer<8, 8>, bfloat16> const source{{}, {first, {4, 24}}, {scales.data(), {4, groups}}};
+    return message_of([&] {
+      linear<bfloat16>::forward(cpu{.threads = 1}, matrix_view<bfloat16 const>(memory.data(), {3, 24}), source, map,
+                                matrix_view<float>(results.data(), {3, 4}));
+    });
+  };
+  CHECK(refused(codes.data(), 2, plain_sum{}) ==
+        "linear.forward: the parameters of the codes of the weights are 4 x 2 but must be 4 x 3");
+  CHECK(refused(nullptr, 3, plain_sum{}) == "linear.forward: the codes of the source have no memory but 96 elements");
+  CHECK(refused(codes.data(), 3, add_bias<float>{bias}) ==
+        "linear.forward: the bias has 3 values but the outputs have 4 columns");
+  CHECK(refused(codes.data(), 3, chained<scaled_sum, add_bias<float>>{{2.0F}, {bias}}) ==
+        "linear.forward: the bias has 3 values but the outputs have 4 columns");
+  CHECK(results == std::vector<float>(100, 77.0F));
+  CHECK(refused(codes.data(), 3, plain_sum{}) == "");
+}

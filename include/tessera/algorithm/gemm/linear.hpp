@@ -42,6 +42,7 @@
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/check_parts.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -82,9 +83,6 @@ struct linear {
   template <Executor Exec, class Bias, class Output>
   static void forward(Exec const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
-    check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
-                       " values but the outputs have ", outputs.extent(1), " columns");
-    check_memory(where, "biases", bias);
     forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
   }
 
@@ -92,6 +90,7 @@ struct linear {
   template <Executor Exec, SumMap Map, class Output>
   static void forward(Exec const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     check_shapes(inputs, weights, outputs);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_reach(exec, where, "inputs", inputs, "weights", weights, "outputs", outputs);
     check_reach_of(exec, where, map);
     if (!outputs.is_empty()) {
@@ -113,6 +112,8 @@ struct linear {
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_source(where, "weights", weights);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_places(exec, inputs, weights, map, outputs);
     if (!outputs.is_empty()) {
       run(exec, source_linear_problem<Operand, Weights, Output, Map>{inputs, weights, outputs, map});
@@ -142,6 +143,8 @@ struct linear {
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs,
       workspace const& space, linear_options const& options = {}) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_source(where, "weights", weights);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_places(exec, inputs, weights, map, outputs);
     check_reach(exec, where, "bytes of the workspace", space);
     if (outputs.is_empty()) {
