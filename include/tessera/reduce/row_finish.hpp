@@ -17,6 +17,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/because.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/view/array_view.hpp>
 
 namespace tessera {
@@ -59,6 +60,14 @@ struct keep_states {
   template <class Use>
   constexpr void each_view(Use const& use) const {
     use("states", states);
+  }
+  /// Throws shape_error unless there is a state for each of so many tokens, value_error where states have no memory; see
+  /// check_finish().
+  void check_tokens(char const* function, std::int64_t tokens) const {
+    check<shape_error>(states.size() == tokens, function, ": there are ", states.size(), " states but ", tokens,
+                       " tokens");
+    check_memory(function, "states", states);
+    check_apart(function, "states", states);
   }
   /// Writes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, State const& state) const { states[token] = state; }
