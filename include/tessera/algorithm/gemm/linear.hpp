@@ -21,7 +21,7 @@
 ///     layer::forward(exec, inputs, weights, outputs, workspace(plan, memory));
 ///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
-/// std::int32_t for integer operands. Sums are added up in an order that depends on the device alone, so that results
+/// std::int32_t for integer operands; in braces without a type they have that of the operands. Sums are added up in an order that depends on the device alone, so that results
 /// repeat bit for bit; between devices they differ by rounding (tile/gemm_operand.hpp says how much). A call allocates
 /// nothing. linear.cuh says what a tessera::cuda executor runs.
 #pragma once
@@ -74,20 +74,20 @@ struct linear {
 
   /// Enqueues outputs = inputs weights^T. Throws shape_error for extents that do not fit together. The call neither
   /// waits nor allocates.
-  template <Executor Exec, class Output>
+  template <Executor Exec, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);
   }
 
   /// Enqueues outputs = inputs weights^T + bias. `bias` has a value for each column.
-  template <Executor Exec, class Bias, class Output>
+  template <Executor Exec, class Bias, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
     forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
   }
 
   /// Enqueues outputs = map(inputs weights^T). `map` is called once for each sum before it is stored.
-  template <Executor Exec, SumMap Map, class Output>
+  template <Executor Exec, SumMap Map, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     check_shapes(inputs, weights, outputs);
     check_map(where, map, outputs.extent(0), outputs.extent(1));
@@ -99,7 +99,7 @@ struct linear {
   }
 
   /// Enqueues outputs = inputs weights^T, where the weights come from a source: columns x depth.
-  template <Executor Exec, TileSource Weights, class Output>
+  template <Executor Exec, TileSource Weights, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(Exec const& exec,
                                                                                          operands inputs,
                                                                                          Weights const& weights,
@@ -108,7 +108,7 @@ struct linear {
   }
 
   /// Enqueues outputs = map(inputs weights^T), where the weights come from a source: columns x depth.
-  template <Executor Exec, TileSource Weights, SumMap Map, class Output>
+  template <Executor Exec, TileSource Weights, SumMap Map, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
@@ -129,7 +129,7 @@ struct linear {
   }
 
   /// Enqueues outputs = inputs weights^T, where panels of the weights have a workspace.
-  template <Executor Exec, TileSource Weights, class Output>
+  template <Executor Exec, TileSource Weights, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, view<Output, 2> outputs, workspace const& space,
       linear_options const& options = {}) {
@@ -138,7 +138,7 @@ struct linear {
 
   /// Enqueues outputs = map(inputs weights^T), where panels of the weights have a workspace: that of plan_forward() for
   /// as many tokens, weights as large and the same options. Throws shape_error for a smaller one.
-  template <Executor Exec, TileSource Weights, SumMap Map, class Output>
+  template <Executor Exec, TileSource Weights, SumMap Map, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs,
       workspace const& space, linear_options const& options = {}) {
@@ -191,7 +191,7 @@ struct linear {
   }
 
   /// Throws value_error where an operand lies where programs do not read it.
-  template <Executor Exec, class Weights, class Map, class Output>
+  template <Executor Exec, class Weights, class Map, class Output = value_type>
   static void check_places(Exec const& exec, operands inputs, Weights const& weights, Map const& map,
                            view<Output, 2> outputs) {
     check_reach(exec, where, "inputs", inputs, "outputs", outputs);
@@ -199,13 +199,13 @@ struct linear {
     check_reach_of(exec, where, map);
   }
 
-  template <class Output>
+  template <class Output = value_type>
   static void check_shapes(operands inputs, operands weights, view<Output, 2> outputs) {
     check_extents(inputs, weights.extent(0), weights.extent(1), outputs);
     check_memory(where, "weights", weights);
   }
 
-  template <class Output>
+  template <class Output = value_type>
   static void check_extents(operands inputs, std::int64_t weight_rows, std::int64_t weight_columns,
                             view<Output, 2> outputs) {
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
