@@ -21,9 +21,9 @@
 ///     layer::forward(exec, inputs, weights, outputs, workspace(plan, memory));
 ///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
-/// std::int32_t for integer operands; in braces without a type they have that of the operands. Sums are added up in an order that depends on the device alone, so that results
-/// repeat bit for bit; between devices they differ by rounding (tile/gemm_operand.hpp says how much). A call allocates
-/// nothing. linear.cuh says what a tessera::cuda executor runs.
+/// std::int32_t for integer operands; in braces without a type they have that of the operands. Sums are added up in an
+/// order that depends on the device alone, so that results repeat bit for bit; between devices they differ by rounding
+/// (tile/gemm_operand.hpp says how much). A call allocates nothing. linear.cuh says what a tessera::cuda executor runs.
 #pragma once
 
 #include <cstdint>

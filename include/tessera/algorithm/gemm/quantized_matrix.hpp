@@ -70,9 +70,9 @@ struct quantized_matrix {
     return planned;
   }
 
-  /// Enqueues the codes and the parameters of values, which in braces without a type are bfloat16. `params` is rows x groups, or 1 x 1 for a quantizer for whole
-  /// tensors. Throws shape_error for extents that do not fit together or too small a workspace. The call neither waits
-  /// nor allocates.
+  /// Enqueues the codes and the parameters of values, which in braces without a type are bfloat16. `params` is
+  /// rows x groups, or 1 x 1 for a quantizer for whole tensors. Throws shape_error for extents that do not fit together
+  /// or too small a workspace. The call neither waits nor allocates.
   template <Executor Exec, class T = bfloat16 const>
   requires(Scalar<std::remove_const_t<T>>) static void quantize(Exec const& exec, Q const& quantizer,
                                                                 matrix_view<T> values,
@@ -112,8 +112,8 @@ struct quantized_matrix {
              workspace(workspace_plan(where, workspace_plan::record::sizes), {}));
   }
 
-  /// Enqueues the values of codes, rounded to T, in braces without a type to bfloat16. Throws shape_error for extents that do not fit together. The call
-  /// neither waits nor allocates.
+  /// Enqueues the values of codes, rounded to T, in braces without a type to bfloat16. Throws shape_error
+  /// for extents that do not fit together. The call neither waits nor allocates.
   template <Executor Exec, Scalar T = bfloat16>
   static void dequantize(Exec const& exec, Q const& quantizer, matrix_view<stored_code<Q> const> codes,
                          matrix_view<params_type const> params, matrix_view<T> values) {
