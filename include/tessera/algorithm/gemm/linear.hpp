@@ -31,6 +31,7 @@
 
 #include <tessera/algorithm/gemm/linear_problems.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/refused_call.hpp>
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
@@ -65,6 +66,54 @@ struct linear_options {
   /// tiles of one wait for the first of the next. With less than 256 rows take there is no panel.
   std::int64_t workspace_budget = std::int64_t{128} << 20;
 };
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_matrix = false;
+template <class T>
+inline constexpr bool is_matrix<view<T, 2>> = true;
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<view<T, 1>> = true;
+
+/// Whether what stands behind the weights of a call of linear is outputs, or a bias or a map of sums and outputs; for
+/// weights from a source also a workspace, and options.
+template <bool IsSource, class... Behind>
+inline constexpr bool is_behind_weights = false;
+template <bool IsSource, class Outputs, class... Rest>
+requires is_matrix<Outputs>
+inline constexpr bool is_behind_weights<IsSource, Outputs, Rest...> =
+    sizeof...(Rest) == 0 || (IsSource && sizeof...(Rest) <= 2 && IsFirst<workspace, Rest...>);
+template <bool IsSource, class Map, class Outputs, class... Rest>
+requires(is_matrix<Outputs> &&
+         (SumMap<Map> ||
+          (!IsSource && is_list<Map>))) inline constexpr bool is_behind_weights<IsSource, Map, Outputs, Rest...> =
+    is_behind_weights<IsSource, Outputs, Rest...>;
+
+/// Whether inputs and weights are what a linear layer of operands T takes.
+template <class T, class Inputs, class Weights, class... Behind>
+[[nodiscard]] constexpr bool is_linear_call() {
+  using operands = matrix_view<T const>;
+  if constexpr (std::is_convertible_v<Inputs const&, operands> && std::is_convertible_v<Weights const&, operands>) {
+    return is_behind_weights<false, Behind...>;
+  } else if constexpr (std::is_convertible_v<Inputs const&, operands> && requires { typename Weights::value_type; }) {
+    return std::is_same_v<typename Weights::value_type, T> && TileSource<Weights> && is_behind_weights<true, Behind...>;
+  } else {
+    return false;
+  }
+}
+
+/// Says why what stands before outputs is no map of sums, if something does.
+template <class First, class... Rest>
+constexpr void explain_map() {
+  if constexpr (sizeof...(Rest) > 0 && !is_matrix<First> && !is_list<First>) {
+    static_assert(SumMap<First>);
+  }
+}
+
+}  // namespace detail
 
 template <class Operand>
 struct linear {
@@ -159,6 +208,21 @@ struct linear {
       problem.panel = {space[layout.panel].data, {layout.rows, weights.columns()}, {layout.stride, 1}};
     }
     run(exec, problem);
+  }
+
+  /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
+  template <Executor Exec, class Inputs, class Weights, class... Behind>
+  requires(sizeof...(Behind) > 0 &&
+           !detail::is_linear_call<value_type, Inputs, Weights, Behind...>()) static void forward(Exec const&,
+                                                                                                  Inputs const&,
+                                                                                                  Weights const&,
+                                                                                                  Behind const&...) {
+    detail::explain_map<Behind...>();
+    static_assert(
+        never<Inputs>,
+        "tessera: linear.forward takes an executor, inputs and weights as matrix_views of operands (of floats "
+        "for tf32), or weights as a TileSource of operands, then perhaps a list of biases or a SumMap, then "
+        "outputs as a matrix_view, and where weights are a source perhaps a workspace and linear_options");
   }
 
  private:
