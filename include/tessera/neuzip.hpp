@@ -29,6 +29,9 @@
 /// this coder. For such weights take another coder: compressed_weights<exponent_split<bfloat16>, tans_coder,
 /// keep_mantissa<7>>.
 ///
+/// Damage: a stream for a disk or a network should have a checksum for each block, by {.checksums = true} in encode()
+/// or spec(): 4 bytes for up to 8192 weights. Without them a changed bit of a sign or a mantissa makes another weight.
+///
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
 /// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/weights/compressed_weights.hpp. To keep a
 /// model's parameters compressed during training (the paper's Algorithm 1, with the gradient of the inputs computed

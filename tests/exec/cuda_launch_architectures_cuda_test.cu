@@ -193,6 +193,12 @@ TEST_CASE("a described device takes the scratch of its code", "[cuda]") {
     CHECK(small.lacks<large_blocks>().text() ==
           "a thread block's shared memory in bytes is 101376 but must be as many as the program needs");
   }
+  CHECK(cuda::described({.architecture = 900}).state->shared_bytes() == 227 * 1024);
+  CHECK(cuda::described({.architecture = 1000}).state->shared_bytes() == 227 * 1024);
+  CHECK(cuda::described({.architecture = 800}).state->shared_bytes() == 163 * 1024);
+  for (int const of_geforce : {860, 890, 1200}) {
+    CHECK(cuda::described({.architecture = of_geforce}).state->shared_bytes() == 99 * 1024);
+  }
   if constexpr (described_cuda::is_compiled_for<800>) {
     CHECK(cuda::described({.architecture = 860}).architecture_of_code<large_blocks>() ==
           (described_cuda::is_compiled_for<860> ? architecture::sm_86 : architecture::sm_80));

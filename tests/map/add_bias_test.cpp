@@ -11,6 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/map_sums.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -49,4 +50,14 @@ TEST_CASE("an infinite bias, or none at all, reaches its column alone", "[host]"
   CHECK(std::isnan(map(infinity, 0, 0)));
   CHECK(std::isnan(map(5.0F, 0, 1)));
   CHECK(map(5.0F, 0, 2) == 6.0F);
+}
+
+TEST_CASE("a bias of another length than the outputs' columns is refused in the name of the call", "[host]") {
+  std::vector<float> const bias(3);
+  CHECK_NOTHROW(add_bias<float>{bias}.check_sums("f", 7, 3));
+  CHECK(message_of([&] { add_bias<float>{bias}.check_sums("f", 7, 4); }) ==
+        "f: the bias has 3 values but the outputs have 4 columns");
+  CHECK(message_of([] {
+          add_bias<float>{{nullptr, 4}}.check_sums("f", 7, 4);
+        }) == "f: the biases have no memory but 4 elements");
 }

@@ -12,6 +12,7 @@
 
 #include "support/catch.hpp"
 #include "support/map_sums.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -49,4 +50,15 @@ TEST_CASE("elements of 16 bits, integer sums, infinities and NaNs are added as f
   CHECK(map(3.0F, 1, 0) == infinity);
   CHECK(std::isnan(map(-infinity, 1, 0)));
   CHECK(std::isnan(map(std::numeric_limits<float>::quiet_NaN(), 0, 0)));
+}
+
+TEST_CASE("a matrix of other extents than the outputs is refused in the name of the call", "[host]") {
+  std::vector<float> const residual(6);
+  add_matrix<float> const map{{residual.data(), {2, 3}}};
+  CHECK_NOTHROW(map.check_sums("f", 2, 3));
+  CHECK(message_of([&] { map.check_sums("f", 3, 2); }) ==
+        "f: the matrix to be added is 2 x 3 but the outputs are 3 x 2");
+  CHECK(message_of([] {
+          add_matrix<float>{{nullptr, {2, 3}}}.check_sums("f", 2, 3);
+        }) == "f: the elements to be added have no memory but 6 elements");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/map_sums.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -61,4 +63,15 @@ TEST_CASE("the second map gets what the first one gives, of its type", "[host]")
   STATIC_REQUIRE(chained<plain_sum, plain_sum>{}(std::int32_t{16777217}, 0, 0) == 16777217);
   STATIC_REQUIRE(chained<plain_sum, scaled_sum>{{}, {0.25F}}(std::int32_t{-7}, 0, 0) == -1.75F);
   CHECK(std::isnan(chained<rectified, scaled_sum>{{}, {NAN}}(-1.0F, 0, 0)));
+}
+
+TEST_CASE("either of two chained maps may refuse a call", "[host]") {
+  std::vector<float> const bias(3);
+  chained<scaled_sum, add_bias<float>> const last{{2.0F}, {bias}};
+  chained<add_bias<float>, scaled_sum> const first{{bias}, {2.0F}};
+  CHECK_NOTHROW(last.check_sums("f", 7, 3));
+  CHECK_NOTHROW(first.check_sums("f", 7, 3));
+  std::string const refusal = "f: the bias has 3 values but the outputs have 4 columns";
+  CHECK(message_of([&] { last.check_sums("f", 7, 4); }) == refusal);
+  CHECK(message_of([&] { first.check_sums("f", 7, 4); }) == refusal);
 }

@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: a finish of rows is called with the state of the loss's Reducer
+// expect: tessera: linear_loss.forward takes .* and perhaps a RowFinish, which is called with the state of Statistics
 #include <cstdint>
 
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/logit_reducer.hpp>
+#include <tessera/reduce/row_finish.hpp>
 
-using loss = tessera::exact_cross_entropy_of<float, tessera::arg_max_reducer<float>>;
+using reducer = tessera::arg_max_reducer<float>;
+using loss = tessera::cut_cross_entropy_of<tessera::bfloat16, reducer>;
+using state = reducer::state_type;
+using paired_state = tessera::loss_reducer<reducer>::state_type;
 
-struct keep_best {
-  tessera::array_view<float> best;
+void reduce(loss::inputs<std::int64_t> const& inputs, tessera::array_view<float> value, tessera::workspace& space,
+            tessera::array_view<state> states, [[maybe_unused]] tessera::array_view<paired_state> paired) {
+  loss::forward(tessera::cpu{}, inputs, {}, {.loss = value}, space, tessera::keep_states<state>{states});
 #if defined(TESSERA_FAIL)
-  void operator()(std::int64_t token, tessera::indexed_value<float> const& state) const {
-    best[token] = state.value;
-  }
-#else
-  void operator()(std::int64_t, std::int64_t token, tessera::indexed_value<float> const& state) const {
-    best[token] = state.value;
-  }
+  loss::forward(tessera::cpu{}, inputs, {}, {.loss = value}, space, tessera::keep_states<paired_state>{paired});
 #endif
-};
-
-void reduce(loss::inputs<std::int64_t> const& in, tessera::linear_loss_outputs const& out,
-            tessera::workspace const& space, tessera::array_view<float> best) {
-  loss::forward(tessera::cpu{}, in, {}, out, space, keep_best{best});
 }

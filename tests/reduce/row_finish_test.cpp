@@ -9,8 +9,10 @@
 #include <tessera/view/array_view.hpp>
 
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 namespace {
 
@@ -47,4 +49,19 @@ TEST_CASE("the finish that keeps nothing takes the state of any reducer and has 
   STATIC_REQUIRE(RowFinish<keep_no_state, lse_reducer<float>::state_type>);
   STATIC_REQUIRE(std::is_empty_v<keep_no_state>);
   STATIC_REQUIRE(std::is_void_v<decltype(keep_no_state{}(0, 0, best_state{}))>);
+}
+
+TEST_CASE("the finish that keeps states has one for each token, or refuses the call", "[host]") {
+  std::vector<best_state> states(3);
+  keep_states<best_state> const finish{states};
+  finish(0, 2, {7.0F, 11});
+  CHECK(states[2].index == 11);
+  CHECK(message_of([&] { check_finish("f", 3, finish); }) == "");
+  CHECK(message_of([&] { check_finish("f", 4, finish); }) == "f: there are 3 states but 4 tokens");
+  CHECK(message_of([&] {
+          check_finish("f", 3, keep_states<best_state>{{nullptr, 3}});
+        }) == "f: the states have no memory but 3 elements");
+  CHECK(message_of([&] {
+          check_finish("f", 3, keep_states<best_state>{{states.data(), {3}, {0}}});
+        }) == "f: dimension 0 of the states has 3 elements with a stride of 0");
 }

@@ -7,6 +7,10 @@
 ///     linear<bfloat16>::forward(exec, inputs, weights, chained<add_bias<float>, rectified>{{bias}, {}}, outputs);
 ///     linear<bfloat16>::forward(exec, inputs, weights, soft_capped{30.0F}, outputs);
 ///
+/// A map that reads memory may have check_sums(char const* function, std::int64_t rows, std::int64_t columns) const,
+/// which products ask before they enqueue anything (view/check_parts.hpp), and which throws shape_error where it has
+/// too few numbers for the outputs.
+///
 /// Models: plain_sum, add_bias, add_matrix, soft_capped, scaled_sum, and chained, which joins two of them.
 ///
 /// Laws, checked by `tessera::testing::check_map_laws(map, sums, columns)`:

@@ -7,6 +7,9 @@
 ///
 ///     source.load(group, tile, first_row, first_column);
 ///
+/// A source of several views may have check(char const* function, char const* what) const, which calls ask before they
+/// enqueue anything (view/check_parts.hpp), and which throws shape_error where its views do not fit together.
+///
 /// Laws, checked by `tessera::testing::check_laws<S>(source, group)`:
 ///   1. An element has one value: tiles that overlap agree, whatever their shape.
 ///   2. Outside the source a tile is filled with zeros, and every element of it is written.

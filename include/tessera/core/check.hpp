@@ -148,6 +148,7 @@ inline std::string status_message(status_word word, char const* function, char c
     case status_code::repeated_sequence:
     case status_code::unknown_sequence:
     case status_code::bad_entry:
+    case status_code::other_rank:
       throw value_error(message);
     case status_code::capacity_exceeded:
     case status_code::full_tail:

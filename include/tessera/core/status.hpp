@@ -51,6 +51,7 @@ enum class status_code : std::uint8_t {
   full_sequence = 35,      ///< a step is of a sequence that has no room for a token
   /// A chosen entry that is none of the vocabulary; the detail is the entry and the vocabulary.
   bad_entry = 36,
+  other_rank = 37,  ///< ranks were called with different arguments; the position is a rank_call::part
   first_user_code = 128,
 };
 
@@ -115,6 +116,20 @@ namespace detail {
   return sentences[part < 0 || part > 8 ? 0 : part];
 }
 
+/// What ranks that run a loss together do not have in common. `part`: a rank_call::part. {value} is the first rank that
+/// differs from rank 0, and {limit} what it has, but for the last two.
+[[nodiscard]] constexpr char const* describe_other_rank(std::int64_t part) {
+  constexpr char const* sentences[] = {
+      "rank {value} has a vocabulary of {limit} entries but rank 0 has another",
+      "rank {value} has hidden states of {limit} channels but rank 0 has others",
+      "rank {value} has the reduction of number {limit} but rank 0 has another",
+      "rank {value} has other options than rank 0",
+      "the ranks have {value} entries in all but the vocabulary has {limit}",
+      "the ranks have {value} entries in all, as the vocabulary, but some of them are the same",
+  };
+  return sentences[part < 0 || part > 5 ? 3 : part];
+}
+
 }  // namespace detail
 
 /// Whether describe() gives a whole sentence, in which {value}, {position} and {limit} stand for numbers. Otherwise it
@@ -172,6 +187,8 @@ namespace detail {
       return "the sequence of step {position} has {value} tokens and room for no more than {limit}";
     case status_code::bad_entry:
       return "entry {value} at position {position} of the chosen ones is none of {limit}";
+    case status_code::other_rank:
+      return detail::describe_other_rank(position);
     default:
       return "a program reported a code of its own";
   }

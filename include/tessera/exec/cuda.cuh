@@ -34,9 +34,9 @@
 /// capability 8.0 or later.
 ///
 /// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
-/// sm_90a: without the "a" no program may use wgmma, and portable programs run instead. (nvcc cannot report this: with
-/// -arch=sm_90a it also compiles for sm_90, and sources cannot tell the two cases apart.) Define TESSERA_ACCEPT_SM_90
-/// if sm_90 is intended.
+/// sm_90a: without the "a" no program may use wgmma, and those of sm_80, or portable ones, run instead. (nvcc cannot
+/// report this: with -arch=sm_90a it also compiles for sm_90, and sources cannot tell the two cases apart.) Define
+/// TESSERA_ACCEPT_SM_90 if sm_90 is intended.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -73,9 +73,9 @@ inline namespace v0 {
 
 /// What choices of programs depend on, of a device that need not be there: for explain() without a GPU.
 struct cuda_device_description {
-  int architecture = 900;         ///< 900 is sm_90a
-  int multiprocessors = 132;      ///< multiprocessors of the device
-  int shared_bytes = 227 * 1024;  ///< the most shared memory of a thread block
+  int architecture = 900;     ///< 900 is sm_90a
+  int multiprocessors = 132;  ///< multiprocessors of the device: 132 are an H200's; an A100 has 108, an L40S 142
+  int shared_bytes = 0;       ///< the most shared memory of a thread block; 0: what its architecture has
 };
 
 namespace detail {
@@ -86,7 +86,8 @@ class cuda_state {
   /// A device that is only described: nothing runs on it.
   explicit cuda_state(cuda_device_description const& of)
       : architecture_(of.architecture),
-        shared_bytes_(of.shared_bytes),
+        shared_bytes_(of.shared_bytes > 0 ? of.shared_bytes
+                                          : device_limits::shared_bytes_on(architecture_numbered(of.architecture))),
         multiprocessors_(of.multiprocessors),
         reads_all_memory_(true) {}
 

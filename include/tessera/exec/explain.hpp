@@ -7,6 +7,16 @@
 ///     // attention.quantize: quantize_heads
 ///     // attention.forward: portable program, because quantized_decode: there is a bias; quantized_forward: there ...
 ///
+/// For a GPU that is not here, in a source for nvcc, whatever it is compiled for: an executor of a described device.
+/// Views and workspaces then need addresses, but no memory.
+///
+///     using every_cuda = tessera::basic_cuda<tessera::arch_list<800, 860, 890, 900, 1000, 1200>>;
+///     auto const a100 = every_cuda::described({.architecture = 800, .multiprocessors = 108});
+///     std::cout << tessera::explain(a100, [&](auto const& dry) {
+///       tessera::linear<tessera::bfloat16>::forward(dry, inputs, weights, outputs);
+///     }).text();
+///     // linear.forward: gemm_ring (cp.async, mma.sync)
+///
 /// The predicates that choose programs answer, so that an explanation cannot differ from what runs. Memory is neither
 /// read nor written. The function gets a copy of the executor on which nothing runs: it must use that copy alone, and a
 /// side_queue made of it (another is refused), and no object that changes on the host. Call it with the arguments of

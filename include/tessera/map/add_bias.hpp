@@ -8,6 +8,7 @@
 
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/view/array_view.hpp>
 
@@ -23,6 +24,13 @@ struct add_bias {
   template <class Use>
   constexpr void each_view(Use const& use) const {
     use("biases", bias);
+  }
+  /// Throws shape_error where there is not a number for each column, value_error where they have no memory; both name
+  /// `function`. Products ask every map that has such a function.
+  void check_sums(char const* function, std::int64_t /*rows*/, std::int64_t columns) const {
+    check<shape_error>(bias.size() == columns, function, ": the bias has ", bias.size(),
+                       " values but the outputs have ", columns, " columns");
+    check_memory(function, "biases", bias);
   }
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t, std::int64_t column) const {

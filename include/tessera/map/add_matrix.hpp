@@ -8,6 +8,7 @@
 
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -23,6 +24,14 @@ struct add_matrix {
   template <class Use>
   constexpr void each_view(Use const& use) const {
     use("elements to be added", matrix);
+  }
+  /// Throws shape_error where the matrix is not as large as the outputs, value_error where it has no memory; both name
+  /// `function`. Products ask every map that has such a function.
+  void check_sums(char const* function, std::int64_t rows, std::int64_t columns) const {
+    check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, function,
+                       ": the matrix to be added is ", matrix.extent(0), " x ", matrix.extent(1),
+                       " but the outputs are ", rows, " x ", columns);
+    check_memory(function, "elements to be added", matrix);
   }
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t row, std::int64_t column) const {

@@ -26,6 +26,16 @@ struct chained {
     visit_views(first, use);
     visit_views(second, use);
   }
+  /// Lets both maps refuse a product of so many rows and columns.
+  void check_sums([[maybe_unused]] char const* function, [[maybe_unused]] std::int64_t rows,
+                  [[maybe_unused]] std::int64_t columns) const {
+    if constexpr (requires { first.check_sums(function, rows, columns); }) {
+      first.check_sums(function, rows, columns);
+    }
+    if constexpr (requires { second.check_sums(function, rows, columns); }) {
+      second.check_sums(function, rows, columns);
+    }
+  }
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return second(first(sum, row, column), row, column);

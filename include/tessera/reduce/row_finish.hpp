@@ -15,8 +15,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/because.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/view/array_view.hpp>
 
 namespace tessera {
@@ -32,6 +34,22 @@ concept RowFinish =
         || because<"a finish of rows is called with the state of the loss's Reducer: "
                    "void operator()(std::int64_t row, std::int64_t token, state_type const& state) const">);
 // clang-format on
+
+namespace detail {
+
+template <class State, class... Given>
+inline constexpr bool is_workspace_and_finish = false;
+template <class State, class Space>
+inline constexpr bool is_workspace_and_finish<State, Space> = true;
+template <class State, class Space, class Finish>
+inline constexpr bool is_workspace_and_finish<State, Space, Finish> = RowFinish<Finish, State>;
+
+}  // namespace detail
+
+/// What a loss takes behind its outputs: a workspace, and perhaps a RowFinish of the states of R.
+template <class Workspace, class R, class... Given>
+concept IsSpaceAndFinish =
+    IsFirst<Workspace, Given...> && detail::is_workspace_and_finish<typename R::state_type, Given...>;
 
 /// Lets a finish refuse a call of so many tokens, so that it writes nothing outside of its views: calls its
 /// check_tokens(char const* function, std::int64_t tokens) const, which throws shape_error, if it has one.
@@ -59,6 +77,13 @@ struct keep_states {
   template <class Use>
   constexpr void each_view(Use const& use) const {
     use("states", states);
+  }
+  /// Throws shape_error unless there is a state for each of so many tokens, value_error where states have no memory.
+  void check_tokens(char const* function, std::int64_t tokens) const {
+    check<shape_error>(states.size() == tokens, function, ": there are ", states.size(), " states but ", tokens,
+                       " tokens");
+    check_memory(function, "states", states);
+    check_apart(function, "states", states);
   }
   /// Writes the state of a token.
   TESSERA_FN void operator()(std::int64_t, std::int64_t token, State const& state) const { states[token] = state; }

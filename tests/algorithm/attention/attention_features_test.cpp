@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include <tessera/algorithm/attention/dense_attention.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
@@ -14,6 +16,7 @@
 #include "support/attention_reference.hpp"
 #include "support/attention_runs.hpp"
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 #include "support/quantized_reference.hpp"
 #include "support/score_functions.hpp"
 
@@ -114,6 +117,46 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
   CHECK(result.back().bits == 0x1234);
   in.query_starts.total = -1;
   CHECK_THROWS_AS(sage_attention2::forward(exec, in, {}, out, workspace(plan, memory)), shape_error);
+}
+
+TEST_CASE("sequences with starts whose views, total or lengths do not fit are refused, in every attention", "[host]") {
+  cpu const exec{.threads = 1};
+  std::vector<bfloat16> numbers(12 * 32);
+  std::vector<std::int32_t> const lists{0, 5};
+  auto const check_method = [&](auto of_method, std::string const& function) {
+    using method = decltype(of_method);
+    auto const plan = method::plan_forward(exec, {2, 1, 1, 8, 8, 32});
+    buffer<std::byte> memory(exec, plan.bytes());
+    auto const message = [&](auto const& change) {
+      std::vector<bfloat16> result(12 * 32);
+      attention_inputs<bfloat16> in{packed_view(numbers, 1, 8, 2), packed_view(numbers, 1, 8, 2),
+                                    packed_view(numbers, 1, 8, 2)};
+      in.query_lengths = in.key_lengths = lists;
+      in.query_starts = in.key_starts = {lists, 12};
+      attention_outputs<bfloat16> out{packed_view(result, 1, 8, 2)};
+      change(in, out);
+      return message_of([&] { method::forward(exec, in, {}, out, workspace(plan, memory)); });
+    };
+    CHECK(message([](auto&, auto&) {}) == "");
+    CHECK(message([](auto& in, auto&) { in.keys.strides[0] = 256; }) ==
+          function +
+              ": the keys have a stride of 256 from sequence to sequence but must have 0 where sequences have "
+              "starts");
+    CHECK(message([](auto&, auto& out) { out.result.strides[0] = 128; }) ==
+          function +
+              ": the results have a stride of 128 from sequence to sequence but must have 0 where sequences "
+              "have starts");
+    CHECK(message([](auto& in, auto&) { in.query_starts.total = 0; }) ==
+          function + ": the queries of all sequences have 0 tokens but those of the longest up to 8");
+    CHECK(message([](auto& in, auto&) { in.key_lengths = {}; }) ==
+          function + ": the keys of 2 sequences have starts but no lengths, by which each has 8 tokens, of 12 in all");
+    CHECK(message([](auto& in, auto&) {  // each sequence has all of its 8 tokens
+            in.key_lengths = {};
+            in.key_starts.total = 16;
+          }) == "");
+  };
+  check_method(sage_attention2{}, "attention.forward");
+  check_method(dense_attention{}, "dense_attention.forward");
 }
 
 namespace {

@@ -159,6 +159,9 @@ TEST_CASE("decode_attention says what does not fit together", "[host]") {
         "decode_attention.forward: dimension 2 of the values has 7 elements but needs 8");
   CHECK(message([&](auto& in, auto&) { in.source.keys = heads(2, 2, 16, 8).transposed(2, 3); }) ==
         "decode_attention.forward: channels have a stride of 8 but must have a stride of 1");
+  CHECK(message([&](auto&, auto& to) {
+          to.log_sum_exp = {result.data(), {2, 4, 3}, {12, 3, 0}};
+        }) == "decode_attention.forward: dimension 2 of the log-sum-exps has 3 elements with a stride of 0");
   CHECK(message([&](auto& in, auto&) { in.source.values.data = nullptr; }) ==
         "decode_attention.forward: the values have no memory but 512 elements");
   CHECK(message([&](auto& in, auto&) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -6,6 +8,7 @@
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/algorithm/gemm/quantized_matrix.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/add_matrix.hpp>
@@ -268,4 +271,51 @@ TEST_CASE("a linear layer refuses weights of a source whose shape does not fit",
   CHECK(refused(6, 5) == "linear.forward: the weights have 6 rows but the outputs have 4 columns");
   CHECK(refused(4, 7) == "linear.forward: the inputs have 5 columns but the weights have 7");
   CHECK(results == std::vector<float>(100, 77.0F));
+}
+
+TEST_CASE("a linear layer refuses codes without a scale for each group, and maps with too few numbers", "[host]") {
+  std::vector<bfloat16> const memory(100);
+  std::vector<std::int8_t> const codes(4 * 24);
+  std::vector<symmetric_params> const scales(12);
+  std::vector<float> const bias(3);
+  std::vector<float> results(100, 77.0F);
+  auto const refused = [&](std::int8_t const* first, std::int64_t groups, auto const& map) {
+    dequantized<symmetric_quantizer<8, 8>, bfloat16> const source{{}, {first, {4, 24}}, {scales.data(), {4, groups}}};
+    return message_of([&] {
+      linear<bfloat16>::forward(cpu{.threads = 1}, matrix_view<bfloat16 const>(memory.data(), {3, 24}), source, map,
+                                matrix_view<float>(results.data(), {3, 4}));
+    });
+  };
+  CHECK(refused(codes.data(), 2, plain_sum{}) ==
+        "linear.forward: the parameters of the codes of the weights are 4 x 2 but must be 4 x 3");
+  CHECK(refused(nullptr, 3, plain_sum{}) == "linear.forward: the codes of the source have no memory but 96 elements");
+  CHECK(refused(codes.data(), 3, add_bias<float>{bias}) ==
+        "linear.forward: the bias has 3 values but the outputs have 4 columns");
+  CHECK(refused(codes.data(), 3, chained<scaled_sum, add_bias<float>>{{2.0F}, {bias}}) ==
+        "linear.forward: the bias has 3 values but the outputs have 4 columns");
+  CHECK(results == std::vector<float>(100, 77.0F));
+  CHECK(refused(codes.data(), 3, plain_sum{}) == "");
+}
+
+TEST_CASE("outputs in braces have the type of the operands, and values to be quantized are bfloat16", "[host]") {
+  using codes_of = quantized_matrix<symmetric_quantizer<8, 16>>;
+  cpu const exec{.threads = 1};
+  auto const inputs = operand_samples<bfloat16>(3 * 16, 1);
+  auto const weights = operand_samples<bfloat16>(5 * 16, 2);
+  std::vector<bfloat16> found(15);
+  std::vector<bfloat16> expected(15);
+  linear<bfloat16>::forward(exec, {inputs.data(), {3, 16}}, {weights.data(), {5, 16}}, {found.data(), {3, 5}});
+  linear<bfloat16>::forward(exec, {inputs.data(), {3, 16}}, {weights.data(), {5, 16}},
+                            matrix_view<bfloat16>(expected.data(), {3, 5}));
+  CHECK(std::equal(found.begin(), found.end(), expected.begin(), [](auto a, auto b) { return a.bits == b.bits; }));
+  std::vector<std::int8_t> codes(5 * 16);
+  std::vector<symmetric_params> scales(5);
+  std::vector<bfloat16> near(5 * 16);
+  codes_of::quantize(exec, {}, {weights.data(), {5, 16}}, {codes.data(), {5, 16}}, {scales.data(), {5, 1}});
+  codes_of::dequantize(exec, {}, {codes.data(), {5, 16}}, {scales.data(), {5, 1}}, {near.data(), {5, 16}});
+  double most = 0;
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    most = std::max(most, static_cast<double>(std::abs(load(near[i]) - load(weights[i]))));
+  }
+  CHECK(most < 0.05);
 }

@@ -9,9 +9,11 @@
 #include <tessera/core/float8.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/program/gemm/store_source.hpp>
+#include <tessera/quantize/symmetric.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/tile/source/converted.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/dequantized.hpp>
 
 #include "algorithm/gemm/row_samples.hpp"
 #include "support/catch.hpp"
@@ -80,4 +82,14 @@ TEST_CASE("materialize refuses outputs of other extents than the source's", "[ho
   CHECK(message({nullptr, {4, 32}}) == "materialize: the outputs have no memory but 128 elements");
   CHECK(message({outputs.data(), {4, 32}, {0, 1}}) ==
         "materialize: dimension 0 of the outputs has 4 elements with a stride of 0");
+}
+
+TEST_CASE("materialize refuses codes without a scale for each group", "[host]") {
+  std::vector<std::int8_t> const codes(4 * 64);
+  std::vector<symmetric_params> const scales(4);
+  std::vector<bfloat16> outputs(4 * 64);
+  dequantized<symmetric_quantizer<8, 32>, bfloat16> const source{{}, {codes.data(), {4, 64}}, {scales.data(), {4, 1}}};
+  CHECK(message_of([&] {
+          materialize(cpu{.threads = 1}, source, {outputs.data(), {4, 64}});
+        }) == "materialize: the parameters of the codes of the source are 4 x 1 but must be 4 x 2");
 }

@@ -376,6 +376,8 @@ TEST_CASE("distillation refuses what does not fit together, with both values", "
         "linear_distillation.forward: the loss has 2 elements but needs 1");
   CHECK(of([](two_passes& t, auto&) { t.p.options.temperature = 0.0F; }) ==
         "linear_distillation.forward: the temperature is 0.000000 but must be positive and finite");
+  CHECK(of([](two_passes& t, auto&) { t.p.options.temperature = 1e-39F; }) ==
+        "linear_distillation.forward: the temperature is 0.000000, whose reciprocal is not finite");
   CHECK(of([](two_passes& t, auto&) { t.p.options.softcap = -1.0F; }) ==
         "linear_distillation.forward: the softcap is -1.000000 but must be finite and not negative");
   CHECK(of([](two_passes& t, auto&) { t.p.options.teacher_softcap = infinity; }) ==

@@ -301,8 +301,9 @@ TEST_CASE("a classifier that does not fit is refused, with both values", "[host]
     change(in.classifier);
     return message_of([&] { loss::forward(exec, in, {}, {.loss = value}, space); });
   };
-  CHECK_THAT(message([](coded& rows) { rows.params.extents[0] = 69; }),
-             contains("linear_loss.forward: the parameters of the classifier's codes are 69 x 1 but must be 70 x 1"));
+  CHECK_THAT(
+      message([](coded& rows) { rows.params.extents[0] = 69; }),
+      contains("linear_loss.forward: the parameters of the codes of the classifier are 69 x 1 but must be 70 x 1"));
   CHECK_THAT(message([](coded& rows) { rows.params.extents[1] = 2; }), contains("are 70 x 2 but must be 70 x 1"));
   CHECK_THAT(message([](coded& rows) { rows.codes.extents[1] = 23; }),
              contains("the hidden states have 24 channels but the classifier has 23"));

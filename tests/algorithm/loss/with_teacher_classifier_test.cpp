@@ -122,9 +122,9 @@ TEST_CASE("distillation refuses sources that do not fit, and another source than
   CHECK(said(inputs_of(69, 8, 69)) == "linear_distillation.forward: the student has 70 entries but the teacher has 69");
   CHECK(said(inputs_of(70, 7, 70)) ==
         "linear_distillation.forward: the teacher's hidden states have 8 channels but its classifier has 7");
-  CHECK(
-      said(inputs_of(70, 8, 69)) ==
-      "linear_distillation.forward: the parameters of the teacher's classifier's codes are 69 x 1 but must be 70 x 1");
+  CHECK(said(inputs_of(70, 8, 69)) ==
+        "linear_distillation.forward: the parameters of the codes of the teacher's classifier are 69 x 1 but must be "
+        "70 x 1");
   auto other = teacher;
   other.codes[5] = store<float8_e4m3>(load(other.codes[5]) == 1.0F ? 2.0F : 1.0F);
   std::vector<float> hidden(36);

@@ -50,6 +50,13 @@ TEST_CASE("inspecting a stream gives the spec it was written with", "[host]") {
   CHECK(spec.block_weights() == 8192);
 }
 
+TEST_CASE("a container is inspected as its bytes are", "[host]") {
+  std::vector<std::byte> const bytes = small_stream();
+  CHECK(inspect_weight_stream(bytes).spec().count == inspect(bytes).count);
+  CHECK_THROWS_WITH(inspect_weight_stream({bytes.data(), {std::ssize(bytes) / 2}, {2}}),
+                    "inspect_weight_stream: bytes have a stride of 2 but must have a stride of 1");
+}
+
 TEST_CASE("a header that leads outside of the stream or is of another version is refused", "[host]") {
   CHECK_THROWS_AS(inspect(changed([](auto& header) { header.version = 2; })), corrupt_data);
   CHECK_THROWS_AS(inspect(changed([](auto& header) { header.magic ^= 1; })), corrupt_data);

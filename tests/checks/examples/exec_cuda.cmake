@@ -5,6 +5,8 @@ tessera_check_pieces(WITH_NVCC exec_cuda "#include \"checks/examples/exec_cuda.h
   exec/cuda.cuh "cudaStream_t s"
   exec/cuda_memory.cuh "cudaStream_t s, std::int64_t count, tessera::pinned_memory& pinned"
   exec/execution_options.hpp ""
+  exec/explain.hpp:2 "tessera::matrix_view<tessera::bfloat16 const> inputs, \
+    tessera::matrix_view<tessera::bfloat16 const> weights, tessera::matrix_view<tessera::bfloat16> outputs"
   exec/observer.hpp ""
   exec/policy_of.hpp ""
   exec/run.hpp:2

@@ -6,11 +6,13 @@
 #include <iostream>
 #include <type_traits>
 
+#include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/concepts/group.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/exec/explain.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/map/add_bias.hpp>
 #include <tessera/map/dense_bias.hpp>
+#include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/exec/cpu.hpp>
@@ -23,8 +25,10 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_reference.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 using tessera_test::operand_samples;
 
 namespace {
@@ -230,4 +234,22 @@ TEST_CASE("codes are decoded by the quantizer given, and zeros are outside of th
   so_much_more<symmetric_quantizer<8, 16>> quantizer;
   quantizer.added = 5.0F;
   check_decode(quantizer);
+}
+
+TEST_CASE("parameters that are not one set for each group of codes are refused in the name of the call", "[host]") {
+  std::vector<std::int8_t> const codes(4 * 96);
+  std::vector<symmetric_params> const scales(16);
+  auto const message = [&](auto quantizer, std::int64_t rows, std::int64_t groups) {
+    dequantized<decltype(quantizer), bfloat16> const source{
+        quantizer, {codes.data(), {4, 96}}, {scales.data(), {rows, groups}}};
+    return message_of([&] { source.check("f", "weights"); });
+  };
+  CHECK(message(symmetric_quantizer<8, 64>{}, 4, 2) == "");  // the last group is shorter
+  CHECK(message(symmetric_quantizer<8, 32>{}, 4, 2) ==
+        "f: the parameters of the codes of the weights are 4 x 2 but must be 4 x 3");
+  CHECK(message(symmetric_quantizer<8, 64>{}, 2, 4) ==
+        "f: the parameters of the codes of the weights are 2 x 4 but must be 4 x 2");
+  CHECK(message(symmetric_quantizer<8, whole_tensor>{}, 1, 1) == "");
+  CHECK(message(symmetric_quantizer<8, whole_tensor>{}, 4, 1) ==
+        "f: the parameters of the codes of the weights are 4 x 1 but must be 1 x 1");
 }

@@ -7,8 +7,10 @@
 #include <tessera/tile/source/filtered.hpp>
 
 #include "support/catch.hpp"
+#include "support/message_of.hpp"
 
 using namespace tessera;
+using tessera_test::message_of;
 
 TEST_CASE("a filtered matrix keeps the laws of a tile source, and blocks left out are zeros", "[host]") {
   std::vector<float> const values(63, 5.0F);
@@ -38,4 +40,17 @@ TEST_CASE("a filtered matrix knows which parts are zeros", "[host]") {
   CHECK_FALSE(source.is_zero(3, 4, 0, 6));
   CHECK_FALSE(source.is_zero(4, 4, 0, 7));
   CHECK(source.is_zero(8, 64, 0, 64));
+}
+
+TEST_CASE("marks that are not one for each block are refused in the name of the call", "[host]") {
+  std::vector<float> const matrix(70);
+  std::vector<std::uint8_t> const kept(6);
+  filtered<float> source{{matrix.data(), {10, 7}}, {kept.data(), {3, 2}}, 4, 4};
+  CHECK_NOTHROW(source.check("f", "source"));
+  source.kept = {kept.data(), {2, 2}};
+  CHECK(message_of([&] { source.check("f", "source"); }) ==
+        "f: the marks of blocks of the source are 2 x 2 but must be 3 x 2");
+  source.block_rows = 0;
+  CHECK(message_of([&] { source.check("f", "source"); }) ==
+        "f: blocks of the source are 0 x 4 but neither extent may be below 1");
 }

@@ -194,7 +194,8 @@ struct attention {
   template <Executor Exec>
   static array_view<float> work_splits(Exec const& exec, attention_shape const& shape, workspace const& space,
                                        quantize_options const& options = {}) {
-    return work_splits(exec, regions(where, shape, options.parts, workspace_plan::record::sizes), space);
+    regions const layout(where, shape, options.parts, workspace_plan::record::sizes);
+    return memory_of(program_regions::of(exec, layout).splits, space);
   }
 
   /// Memory for values in fp16, in a workspace as for operands(), planned for the same executor; null if the executor's
@@ -202,7 +203,8 @@ struct attention {
   template <Executor Exec>
   static array_view<float16> halves_of_values(Exec const& exec, attention_shape const& shape, workspace const& space,
                                               quantize_options const& options = {}) {
-    return halves_of_values(exec, regions(where, shape, options.parts, workspace_plan::record::sizes), space);
+    regions const layout(where, shape, options.parts, workspace_plan::record::sizes);
+    return memory_of(program_regions::of(exec, layout).halves, space);
   }
 
   /// Memory for codes in bytes, in a workspace as for operands(), planned for the same executor; null unless the
@@ -211,8 +213,7 @@ struct attention {
   static array_view<std::byte> widened(Exec const& exec, attention_shape const& shape, workspace const& space,
                                        quantize_options const& options = {}) {
     regions const layout(where, shape, options.parts, workspace_plan::record::sizes);
-    region<std::byte> const found = program_regions::of(exec, layout).widened;
-    return found.count > 0 ? space[found] : array_view<std::byte>{};
+    return memory_of(program_regions::of(exec, layout).widened, space);
   }
 
   /// Enqueues quantization and attention. Throws shape_error or value_error for arguments that do not fit together. T,
@@ -231,7 +232,8 @@ struct attention {
       }
     }
     regions const layout(where, shape, {}, workspace_plan::record::sizes);
-    check_room(where, layout, space);
+    program_regions const of_programs = program_regions::of(exec, layout);
+    check_room(where, layout, of_programs.end, space);
     heads quantized = layout.operands(space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
@@ -241,9 +243,11 @@ struct attention {
         in.key_lengths, in.sinks, functions.bias, in.block_list, layout.partials(space),
         in.query_starts};
     call.counters = space[layout.counters];
-    call.work_splits = work_splits(exec, layout, space);
-    call.halves_of_values = halves_of_values(exec, layout, space);
+    call.work_splits = memory_of(of_programs.splits, space);
+    call.halves_of_values = memory_of(of_programs.halves, space);
     checks::check_call(where, call);
+    checks::check_packed_inputs(where, shape, in);
+    checks::check_packed_outputs(where, in, out);
     checks::check_input_places(exec, where, in, space, functions);
     checks::check_call_places(exec, where, call);
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
@@ -286,7 +290,7 @@ struct attention {
     checks::check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
                            in.values.data != nullptr);
     regions const layout(here, shape, options.parts, workspace_plan::record::sizes);
-    check_room(here, layout, space);
+    check_room(here, layout, layout.plan.bytes(), space);
     checks::check_input_places(exec, here, in, space, functions);
     check_reach(exec, here, "lengths of queries", in.query_lengths, "lengths of keys", in.key_lengths,
                 "starts of queries", in.query_starts.first);
@@ -357,10 +361,11 @@ struct attention {
     return plan;
   }
 
-  static void check_room(char const* function, regions const& layout, workspace const& space) {
+  /// `bytes`: what the call needs, where the executor has programs with regions of their own with these.
+  static void check_room(char const* function, regions const& layout, std::int64_t bytes, workspace const& space) {
     attention_shape const& s = layout.shape;
-    space.check_room(function, layout.plan.bytes(), s.batch, " sequences of ", s.query_heads, " and ", s.key_heads,
-                     " heads, ", s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
+    space.check_room(function, bytes, s.batch, " sequences of ", s.query_heads, " and ", s.key_heads, " heads, ",
+                     s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
   }
 
   /// The regions behind those of a layout, which depend on what programs the executor has.
@@ -368,6 +373,7 @@ struct attention {
     region<float> splits;       ///< for work items that several groups share
     region<float16> halves;     ///< for values in fp16
     region<std::byte> widened;  ///< for codes in bytes, of methods whose codes lie two to a byte
+    std::int64_t end;           ///< bytes of the whole workspace
 
     template <Executor Exec>
     program_regions(Exec const& exec, regions const& layout, workspace_plan& plan) {
@@ -381,6 +387,7 @@ struct attention {
         }
         widened = plan.template add<std::byte>("codes of queries and keys in bytes", bytes);
       }
+      end = plan.bytes();
     }
     /// Those of a layout that records sizes alone.
     template <Executor Exec>
@@ -390,16 +397,10 @@ struct attention {
     }
   };
 
-  template <Executor Exec>
-  static array_view<float> work_splits(Exec const& exec, regions const& layout, workspace const& space) {
-    region<float> const found = program_regions::of(exec, layout).splits;
-    return found.count > 0 ? space[found] : array_view<float>{};
-  }
-
-  template <Executor Exec>
-  static array_view<float16> halves_of_values(Exec const& exec, regions const& layout, workspace const& space) {
-    region<float16> const found = program_regions::of(exec, layout).halves;
-    return found.count > 0 ? space[found] : array_view<float16>{};
+  /// The memory of a region, or null where the plan has no such region.
+  template <class T>
+  static array_view<T> memory_of(region<T> const& where_it_is, workspace const& space) {
+    return where_it_is.count > 0 ? space[where_it_is] : array_view<T>{};
   }
 
   template <Executor Exec, class T, class Functions>
@@ -407,7 +408,7 @@ struct attention {
                          quantize_options const& options, heads const& out, workspace const& space,
                          Functions const& functions) {
     attention_shape const& shape = layout.shape;
-    checks::check_starts(function, shape, in.query_starts, in.key_starts);
+    checks::check_packed_inputs(function, shape, in);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     check<value_error>(options.keys_behind >= -1, function, ": queries see ", options.keys_behind,

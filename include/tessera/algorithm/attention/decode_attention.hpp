@@ -185,6 +185,7 @@ struct decode_attention {
     check_extents("result", out.result, {s.batch, s.query_heads, s.queries, s.channels});
     if (out.log_sum_exp.data != nullptr) {
       check_extents("log-sum-exps", out.log_sum_exp, {s.batch, s.query_heads, s.queries});
+      check_apart(where, "log-sum-exps", out.log_sum_exp);
     }
     check_apart(where, "result", out.result);
   }

@@ -165,7 +165,8 @@ struct dense_attention {
     detail::check_equal_channels(where, shape);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    checks::check_starts(where, shape, in.query_starts, in.key_starts);
+    checks::check_packed_inputs(where, shape, in);
+    checks::check_packed_outputs(where, in, out);
     regions const layout(exec, shape, workspace_plan::record::sizes);
     space.check_room(where, layout.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " and ",
                      shape.key_heads, " heads, ", shape.queries, " queries and ", shape.keys, " keys, of ",

@@ -21,9 +21,9 @@
 ///     layer::forward(exec, inputs, weights, outputs, workspace(plan, memory));
 ///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
-/// std::int32_t for integer operands. Sums are added up in an order that depends on the device alone, so that results
-/// repeat bit for bit; between devices they differ by rounding (tile/gemm_operand.hpp says how much). A call allocates
-/// nothing. linear.cuh says what a tessera::cuda executor runs.
+/// std::int32_t for integer operands; in braces without a type they have that of the operands. Sums are added up in an
+/// order that depends on the device alone, so that results repeat bit for bit; between devices they differ by rounding
+/// (tile/gemm_operand.hpp says how much). A call allocates nothing. linear.cuh says what a tessera::cuda executor runs.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@
 
 #include <tessera/algorithm/gemm/linear_problems.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/refused_call.hpp>
 #include <tessera/concepts/sum_map.hpp>
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
@@ -42,6 +43,7 @@
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/check_parts.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -65,6 +67,54 @@ struct linear_options {
   std::int64_t workspace_budget = std::int64_t{128} << 20;
 };
 
+namespace detail {
+
+template <class T>
+inline constexpr bool is_matrix = false;
+template <class T>
+inline constexpr bool is_matrix<view<T, 2>> = true;
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<view<T, 1>> = true;
+
+/// Whether what stands behind the weights of a call of linear is outputs, or a bias or a map of sums and outputs; for
+/// weights from a source also a workspace, and options.
+template <bool IsSource, class... Behind>
+inline constexpr bool is_behind_weights = false;
+template <bool IsSource, class Outputs, class... Rest>
+requires is_matrix<Outputs>
+inline constexpr bool is_behind_weights<IsSource, Outputs, Rest...> =
+    sizeof...(Rest) == 0 || (IsSource && sizeof...(Rest) <= 2 && IsFirst<workspace, Rest...>);
+template <bool IsSource, class Map, class Outputs, class... Rest>
+requires(is_matrix<Outputs> &&
+         (SumMap<Map> ||
+          (!IsSource && is_list<Map>))) inline constexpr bool is_behind_weights<IsSource, Map, Outputs, Rest...> =
+    is_behind_weights<IsSource, Outputs, Rest...>;
+
+/// Whether inputs and weights are what a linear layer of operands T takes.
+template <class T, class Inputs, class Weights, class... Behind>
+[[nodiscard]] constexpr bool is_linear_call() {
+  using operands = matrix_view<T const>;
+  if constexpr (std::is_convertible_v<Inputs const&, operands> && std::is_convertible_v<Weights const&, operands>) {
+    return is_behind_weights<false, Behind...>;
+  } else if constexpr (std::is_convertible_v<Inputs const&, operands> && requires { typename Weights::value_type; }) {
+    return std::is_same_v<typename Weights::value_type, T> && TileSource<Weights> && is_behind_weights<true, Behind...>;
+  } else {
+    return false;
+  }
+}
+
+/// Says why what stands before outputs is no map of sums, if something does.
+template <class First, class... Rest>
+constexpr void explain_map() {
+  if constexpr (sizeof...(Rest) > 0 && !is_matrix<First> && !is_list<First>) {
+    static_assert(SumMap<First>);
+  }
+}
+
+}  // namespace detail
+
 template <class Operand>
 struct linear {
   using value_type = typename gemm_operand<Operand>::value_type;
@@ -73,25 +123,23 @@ struct linear {
 
   /// Enqueues outputs = inputs weights^T. Throws shape_error for extents that do not fit together. The call neither
   /// waits nor allocates.
-  template <Executor Exec, class Output>
+  template <Executor Exec, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);
   }
 
   /// Enqueues outputs = inputs weights^T + bias. `bias` has a value for each column.
-  template <Executor Exec, class Bias, class Output>
+  template <Executor Exec, class Bias, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
-    check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
-                       " values but the outputs have ", outputs.extent(1), " columns");
-    check_memory(where, "biases", bias);
     forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
   }
 
   /// Enqueues outputs = map(inputs weights^T). `map` is called once for each sum before it is stored.
-  template <Executor Exec, SumMap Map, class Output>
+  template <Executor Exec, SumMap Map, class Output = value_type>
   static void forward(Exec const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     check_shapes(inputs, weights, outputs);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_reach(exec, where, "inputs", inputs, "weights", weights, "outputs", outputs);
     check_reach_of(exec, where, map);
     if (!outputs.is_empty()) {
@@ -100,7 +148,7 @@ struct linear {
   }
 
   /// Enqueues outputs = inputs weights^T, where the weights come from a source: columns x depth.
-  template <Executor Exec, TileSource Weights, class Output>
+  template <Executor Exec, TileSource Weights, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(Exec const& exec,
                                                                                          operands inputs,
                                                                                          Weights const& weights,
@@ -109,10 +157,12 @@ struct linear {
   }
 
   /// Enqueues outputs = map(inputs weights^T), where the weights come from a source: columns x depth.
-  template <Executor Exec, TileSource Weights, SumMap Map, class Output>
+  template <Executor Exec, TileSource Weights, SumMap Map, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_source(where, "weights", weights);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_places(exec, inputs, weights, map, outputs);
     if (!outputs.is_empty()) {
       run(exec, source_linear_problem<Operand, Weights, Output, Map>{inputs, weights, outputs, map});
@@ -128,7 +178,7 @@ struct linear {
   }
 
   /// Enqueues outputs = inputs weights^T, where panels of the weights have a workspace.
-  template <Executor Exec, TileSource Weights, class Output>
+  template <Executor Exec, TileSource Weights, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, view<Output, 2> outputs, workspace const& space,
       linear_options const& options = {}) {
@@ -137,11 +187,13 @@ struct linear {
 
   /// Enqueues outputs = map(inputs weights^T), where panels of the weights have a workspace: that of plan_forward() for
   /// as many tokens, weights as large and the same options. Throws shape_error for a smaller one.
-  template <Executor Exec, TileSource Weights, SumMap Map, class Output>
+  template <Executor Exec, TileSource Weights, SumMap Map, class Output = value_type>
   requires(std::is_same_v<typename Weights::value_type, value_type>) static void forward(
       Exec const& exec, operands inputs, Weights const& weights, Map map, view<Output, 2> outputs,
       workspace const& space, linear_options const& options = {}) {
     check_extents(inputs, weights.rows(), weights.columns(), outputs);
+    check_source(where, "weights", weights);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_places(exec, inputs, weights, map, outputs);
     check_reach(exec, where, "bytes of the workspace", space);
     if (outputs.is_empty()) {
@@ -156,6 +208,21 @@ struct linear {
       problem.panel = {space[layout.panel].data, {layout.rows, weights.columns()}, {layout.stride, 1}};
     }
     run(exec, problem);
+  }
+
+  /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
+  template <Executor Exec, class Inputs, class Weights, class... Behind>
+  requires(sizeof...(Behind) > 0 &&
+           !detail::is_linear_call<value_type, Inputs, Weights, Behind...>()) static void forward(Exec const&,
+                                                                                                  Inputs const&,
+                                                                                                  Weights const&,
+                                                                                                  Behind const&...) {
+    detail::explain_map<Behind...>();
+    static_assert(
+        never<Inputs>,
+        "tessera: linear.forward takes an executor, inputs and weights as matrix_views of operands (of floats "
+        "for tf32), or weights as a TileSource of operands, then perhaps a list of biases or a SumMap, then "
+        "outputs as a matrix_view, and where weights are a source perhaps a workspace and linear_options");
   }
 
  private:
@@ -188,7 +255,7 @@ struct linear {
   }
 
   /// Throws value_error where an operand lies where programs do not read it.
-  template <Executor Exec, class Weights, class Map, class Output>
+  template <Executor Exec, class Weights, class Map, class Output = value_type>
   static void check_places(Exec const& exec, operands inputs, Weights const& weights, Map const& map,
                            view<Output, 2> outputs) {
     check_reach(exec, where, "inputs", inputs, "outputs", outputs);
@@ -196,13 +263,13 @@ struct linear {
     check_reach_of(exec, where, map);
   }
 
-  template <class Output>
+  template <class Output = value_type>
   static void check_shapes(operands inputs, operands weights, view<Output, 2> outputs) {
     check_extents(inputs, weights.extent(0), weights.extent(1), outputs);
     check_memory(where, "weights", weights);
   }
 
-  template <class Output>
+  template <class Output = value_type>
   static void check_extents(operands inputs, std::int64_t weight_rows, std::int64_t weight_columns,
                             view<Output, 2> outputs) {
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),

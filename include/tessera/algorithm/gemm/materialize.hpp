@@ -16,6 +16,7 @@
 #include <tessera/exec/run.hpp>
 #include <tessera/program/gemm/store_source.hpp>
 #include <tessera/tile/source/open_source.hpp>
+#include <tessera/view/check_parts.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -30,6 +31,7 @@ void materialize(Exec const& exec, Source const& source, matrix_view<typename So
                      " rows but the outputs have ", outputs.extent(0));
   check<shape_error>(source.columns() == outputs.extent(1), where, ": the source has ", source.columns(),
                      " columns but the outputs have ", outputs.extent(1));
+  check_source(where, "source", source);
   check_memory(where, "outputs", outputs);
   check_apart(where, "outputs", outputs);
   check_reach(exec, where, "outputs", outputs);

@@ -24,6 +24,7 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/concepts/scalar.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
@@ -69,10 +70,10 @@ struct quantized_matrix {
     return planned;
   }
 
-  /// Enqueues the codes and the parameters of values. `params` is rows x groups, or 1 x 1 for a quantizer for whole
-  /// tensors. Throws shape_error for extents that do not fit together or too small a workspace. The call neither waits
-  /// nor allocates.
-  template <Executor Exec, class T>
+  /// Enqueues the codes and the parameters of values, which in braces without a type are bfloat16. `params` is
+  /// rows x groups, or 1 x 1 for a quantizer for whole tensors. Throws shape_error for extents that do not fit together
+  /// or too small a workspace. The call neither waits nor allocates.
+  template <Executor Exec, class T = bfloat16 const>
   requires(Scalar<std::remove_const_t<T>>) static void quantize(Exec const& exec, Q const& quantizer,
                                                                 matrix_view<T> values,
                                                                 matrix_view<stored_code<Q>> codes,
@@ -103,7 +104,7 @@ struct quantized_matrix {
     }
   }
   /// The same for a quantizer of groups, which needs no workspace.
-  template <Executor Exec, class T>
+  template <Executor Exec, class T = bfloat16 const>
   requires(Scalar<std::remove_const_t<T>>&& Q::group !=
            whole_tensor) static void quantize(Exec const& exec, Q const& quantizer, matrix_view<T> values,
                                               matrix_view<stored_code<Q>> codes, matrix_view<params_type> params) {
@@ -111,9 +112,9 @@ struct quantized_matrix {
              workspace(workspace_plan(where, workspace_plan::record::sizes), {}));
   }
 
-  /// Enqueues the values of codes, rounded to T. Throws shape_error for extents that do not fit together. The call
-  /// neither waits nor allocates.
-  template <Executor Exec, Scalar T>
+  /// Enqueues the values of codes, rounded to T, in braces without a type to bfloat16. Throws shape_error
+  /// for extents that do not fit together. The call neither waits nor allocates.
+  template <Executor Exec, Scalar T = bfloat16>
   static void dequantize(Exec const& exec, Q const& quantizer, matrix_view<stored_code<Q> const> codes,
                          matrix_view<params_type const> params, matrix_view<T> values) {
     constexpr char const* function = "quantized_matrix.dequantize";

@@ -80,7 +80,6 @@ requires(std::is_same_v<typename R::input_type, indexed_value<float>> ||
                                                               array_view<state_type> states, workspace const& space) {
     check<shape_error>(states.size() == values.extent(0), where, ": there are ", states.size(),
                        " states but the values have ", values.extent(0), " rows");
-    check_memory(where, "states", states);
     reduce(exec, reducer, values, keep_states<state_type>{states}, space);
   }
 

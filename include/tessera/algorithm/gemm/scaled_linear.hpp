@@ -31,6 +31,7 @@
 #include <tessera/program/gemm/store_sums.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/check_parts.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -75,8 +76,9 @@ struct scaled_linear {
                        " rows but the outputs have ", outputs.extent(1), " columns");
     check<shape_error>(inputs.columns() == weights.columns(), where, ": the inputs have ", inputs.columns(),
                        " columns but the weights have ", weights.columns());
-    check_source("inputs", inputs);
-    check_source("weights", weights);
+    check_source(where, "inputs", inputs);
+    check_source(where, "weights", weights);
+    check_map(where, map, outputs.extent(0), outputs.extent(1));
     check_memory(where, "outputs", outputs);
     check_apart(where, "outputs", outputs);
     check_reach(exec, where, "outputs", outputs);
@@ -90,14 +92,6 @@ struct scaled_linear {
 
  private:
   static constexpr char const* where = "scaled_linear.forward";
-
-  /// Lets a source that can check what it is made of do so.
-  template <class S>
-  static void check_source(char const* what, S const& source) {
-    if constexpr (requires { source.check(where, what); }) {
-      source.check(where, what);
-    }
-  }
 };
 
 }  // namespace v0

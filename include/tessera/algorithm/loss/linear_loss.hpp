@@ -125,8 +125,7 @@ struct linear_loss {
   /// program for sm_80 and later runs, in about twice the time, or the portable one (figures: program/loss/logits.hpp).
   static constexpr bool is_for_warpgroups = has_warpgroup_loss<Tile, reducer_type>;
 
-  /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws shape_error or value_error for
-  /// extents or options that no call takes.
+  /// The workspace of forward() alone; plan_backward() plans one for both passes. Throws for wrong extents or options.
   template <Executor Exec>
   static workspace_plan plan_forward(Exec const&, linear_loss_shape const& shape,
                                      linear_loss_options const& options = {}) {
@@ -291,8 +290,9 @@ struct linear_loss {
             class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
              IsFirst<linear_loss_outputs, Out> &&
-             IsFirst<workspace, More...>)) static void forward(Exec const&, In const&, Options const&, Out const&,
-                                                               More const&...) {
+             IsSpaceAndFinish<workspace, Statistics, More...>)) static void forward(Exec const&, In const&,
+                                                                                    Options const&, Out const&,
+                                                                                    More const&...) {
     refuse_forward<In>();
   }
   /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
@@ -337,10 +337,10 @@ struct linear_loss {
   }
   template <class... Given>
   static void refuse_forward() {
-    static_assert(
-        never<Given...>,
-        "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
-        "linear_loss_outputs and a workspace of plan_forward(); in braces without a type Label is std::int64_t");
+    static_assert(never<Given...>,
+                  "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
+                  "linear_loss_outputs, a workspace of plan_forward(), and perhaps a RowFinish, which is called with "
+                  "the state of Statistics; in braces without a type Label is std::int64_t");
   }
   template <class... Given>
   static void refuse_backward() {

@@ -45,10 +45,14 @@
 /// the same.
 ///
 /// Memory: that of the loss over the rank's entries, and for each token (1 + 2 * ranks) states and a few words, four
-/// more with smoothing. Traffic: ranks * tokens * (sizeof(state) + 4) bytes, and the hidden states' gradient. Errors:
-/// as linear_loss, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the others
-/// to its Communicator. Calls neither wait for a stream nor allocate, as far as the Communicator does not. Results are
-/// the same bits each time if the Communicator's reductions are.
+/// more with smoothing. Traffic: ranks * (tokens + 4) * (sizeof(state) + 4) bytes, and the hidden states' gradient.
+/// Calls neither wait for a stream nor allocate, as far as the Communicator does not. Results are the same bits each
+/// time if the Communicator's reductions are.
+///
+/// Errors: as linear_loss, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the
+/// others to its Communicator. Each rank also sends what it was called with: where vocabularies, channels, reductions
+/// or other options differ, or the ranks' parts are not all of the vocabulary, exec.wait() of every rank throws a
+/// value_error that names the rank, and the loss is NaN. Other numbers of tokens are for the Communicator to find.
 #pragma once
 
 #include <cstddef>

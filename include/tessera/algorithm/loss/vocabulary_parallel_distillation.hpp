@@ -30,7 +30,8 @@
 ///
 /// Memory: that of the distillation of the rank's entries, and for each token (20 or 36) * ranks bytes. Errors: as
 /// linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the
-/// others to its Communicator.
+/// others to its Communicator. What ranks were called with is compared as in vocabulary_parallel.hpp, by another
+/// all_gather of 48 bytes.
 #pragma once
 
 #include <cstddef>
@@ -50,10 +51,13 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/program/loss/detail/element_of.hpp>
+#include <tessera/program/loss/detail/rank_rows.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
+#include <tessera/program/loss/stamp.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -98,6 +102,8 @@ struct rank_distillation_regions {
   workspace_plan plan;
   region<logit_pair_state> states;
   region<divergence_row> rows;
+  region<std::uint32_t> call;
+  region<std::uint32_t> calls;
   region<std::byte> own;
 
   /// `has_rows`: whether values are exchanged after log-sum-exps.
@@ -106,6 +112,8 @@ struct rank_distillation_regions {
       : plan(where, record),
         states(plan.add<logit_pair_state>("states of all ranks", checked_multiply(where, ranks, tokens))),
         rows(plan.add<divergence_row>("values of all ranks", has_rows ? checked_multiply(where, ranks, tokens) : 0)),
+        call(plan.add<std::uint32_t>("what the rank is called with", rank_call::words)),
+        calls(plan.add<std::uint32_t>("what all ranks are called with", checked_multiply(where, ranks, call.count))),
         own(plan.add<std::byte>("the rank's own distillation", own_bytes)) {}
 };
 
@@ -146,6 +154,10 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
     regions const at = checked_regions(exec, where, ranks.size(), in, part, space);
     detail::rank_exchange<detail::ratio_of<D>, Ranks> const exchange{ranks, space[at.states], space[at.rows]};
     own_loss::forward(exec, in, options, out, own_space(at, space), exchange);
+    exec.run(detail::write_rank_call{call_of(in, part, options), space[at.call]}, 1);
+    ranks.all_gather(exec, array_view<std::uint32_t const>(space[at.call]), space[at.calls]);
+    matrix_view<std::uint32_t const> const calls(space[at.calls].data, {ranks.size(), at.call.count});
+    exec.run(detail::compare_rank_calls{{calls, out.loss, status_of(exec, {where, "rank"})}}, 1);
   }
 
   /// The marks that a side queue needs.
@@ -205,6 +217,16 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
         regions(function, ranks, tokens, has_rows, 0, workspace_plan::record::sizes).plan.bytes();
     space.check_room(function, before, ranks, " ranks with ", tokens, " tokens");
     return regions(function, ranks, tokens, has_rows, space.bytes() - before, workspace_plan::record::sizes);
+  }
+  /// What all ranks have in common, and how many entries this one has. Budgets may differ.
+  static detail::rank_call call_of(inputs const& in, vocabulary_part const& part, distillation_options const& options) {
+    loss_stamp of_options;
+    of_options.add(loss_stamp::options, options.softcap, options.teacher_softcap);
+    of_options.add(loss_stamp::options, options.temperature, 0.0F);
+    of_options.add(loss_stamp::options, in.teacher_hidden.extent(1));
+    auto const number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    return {{number(part.vocabulary), number(in.hidden.extent(1)), static_cast<std::uint64_t>(options.reduction),
+             of_options.words[loss_stamp::options], number(detail::rows_in(in.classifier)), number(part.first)}};
   }
   /// The memory of the rank's own distillation, which checks that it is large enough.
   static workspace own_space(regions const& at, workspace const& space) {

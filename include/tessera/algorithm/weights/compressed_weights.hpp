@@ -13,9 +13,10 @@
 ///     auto plan = codec::plan_encode(exec, spec);               // plan.bytes() of workspace; made once
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
 ///
-/// For a stream that comes from elsewhere, decode() takes the result of inspect_weight_stream instead of the spec. In
-/// both cases the codec throws value_error for a spec of another codec: another type, coder or number of mantissa bits,
-/// or block sizes that spec() never returns.
+/// For a stream that comes from elsewhere, such as a file, decode() takes the result of inspect_weight_stream instead
+/// of the spec; inspect_weight_stream(stream).spec().count says how many weights there are. In both cases the codec
+/// throws value_error for a spec of another codec: another type, coder or number of mantissa bits, or block sizes that
+/// spec() never returns.
 #pragma once
 
 #include <cstddef>

@@ -149,5 +149,12 @@ inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, st
   return {spec, header};
 }
 
+/// The same for a list of bytes, such as a container's.
+inline inspected_weight_stream inspect_weight_stream(array_view<std::byte const> stream) {
+  check<shape_error>(stream.is_contiguous(), "inspect_weight_stream: bytes have a stride of ", stream.stride(0),
+                     " but must have a stride of 1");
+  return inspect_weight_stream(stream.data, stream.size());
+}
+
 }  // namespace v0
 }  // namespace tessera

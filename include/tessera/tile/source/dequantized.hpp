@@ -25,7 +25,9 @@
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/byte_as_float.hpp>
@@ -81,6 +83,18 @@ struct dequantized {
   }
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1) * (is_packed ? 2 : 1); }
+  /// Throws shape_error, in the name of `function`, where there are not as many parameters as codes need. Calls that
+  /// take sources ask it.
+  void check(char const* function, char const* what) const {
+    if constexpr (!std::is_empty_v<typename Q::params_type>) {
+      constexpr bool is_whole = Q::group == whole_tensor;
+      std::int64_t const needed = is_whole ? 1 : rows();
+      std::int64_t const groups = is_whole ? 1 : divide_up(columns(), std::int64_t{max(Q::group, 1)});
+      tessera::check<shape_error>(params.extent(0) == needed && params.extent(1) == groups, function,
+                                  ": the parameters of the codes of the ", what, " are ", params.extent(0), " x ",
+                                  params.extent(1), " but must be ", needed, " x ", groups);
+    }
+  }
 
   /// 16 bytes of codes of a row.
   struct alignas(16) code_chunk {

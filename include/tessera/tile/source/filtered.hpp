@@ -11,6 +11,7 @@
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/detail/load_elements.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -35,6 +36,16 @@ struct filtered {
   }
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  /// Throws shape_error, in the name of `function`, where there is not a mark for each block.
+  void check(char const* function, char const* what) const {
+    tessera::check<shape_error>(block_rows > 0 && block_columns > 0, function, ": blocks of the ", what, " are ",
+                                block_rows, " x ", block_columns, " but neither extent may be below 1");
+    std::int64_t const bands = divide_up(rows(), std::int64_t{block_rows});
+    std::int64_t const blocks = divide_up(columns(), std::int64_t{block_columns});
+    tessera::check<shape_error>(kept.extent(0) == bands && kept.extent(1) == blocks, function,
+                                ": the marks of blocks of the ", what, " are ", kept.extent(0), " x ", kept.extent(1),
+                                " but must be ", bands, " x ", blocks);
+  }
 
   /// Whether a part of the matrix is zeros because none of its blocks is kept.
   TESSERA_FN constexpr bool is_zero(std::int64_t first_row, std::int64_t row_count, std::int64_t first_column,

@@ -66,6 +66,9 @@ struct scaled_codes {
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1) * (is_packed ? 2 : 1); }
 
+  /// Throws shape_error, in the name of `function`, where there are not as many scales as codes need.
+  void check(char const* function, char const* what) const { rounded().check(function, what); }
+
   /// The same matrix with values that are rounded.
   TESSERA_FN constexpr rounded_type rounded() const { return {quantizer, codes, params}; }
 

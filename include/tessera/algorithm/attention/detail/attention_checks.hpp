@@ -109,6 +109,40 @@ struct attention_checks {
                        " queries and ", keys.total, " keys in all but neither must be negative");
   }
 
+  /// Throws shape_error for a view that is there of sequences that begin at starts: where it has a stride from sequence
+  /// to sequence, which programs would add to the starts; where a forgotten total leaves no token to be read or
+  /// written; and where without lengths each sequence would go on in the next one.
+  template <class T, int Rank>
+  static void check_packed(char const* function, char const* what, view<T, Rank> const& found,
+                           sequence_starts const& starts, sequence_lengths const& lengths) {
+    if (starts.first.data == nullptr || found.data == nullptr || found.is_empty()) {
+      return;
+    }
+    std::int64_t const sequences = found.extent(0);
+    check<shape_error>(sequences < 2 || found.stride(0) == 0, function, ": the ", what, " have a stride of ",
+                       found.stride(0), " from sequence to sequence but must have 0 where sequences have starts");
+    check<shape_error>(starts.total > 0, function, ": the ", what, " of all sequences have ", starts.total,
+                       " tokens but those of the longest up to ", found.extent(2));
+    check<shape_error>(lengths.data != nullptr || starts.total / found.extent(2) >= sequences, function, ": the ", what,
+                       " of ", sequences, " sequences have starts but no lengths, by which each has ", found.extent(2),
+                       " tokens, of ", starts.total, " in all");
+  }
+  /// The same for all inputs of a call, and for the starts themselves.
+  template <class T>
+  static void check_packed_inputs(char const* function, attention_shape const& shape, attention_inputs<T> const& in) {
+    check_starts(function, shape, in.query_starts, in.key_starts);
+    check_packed(function, "queries", in.queries, in.query_starts, in.query_lengths);
+    check_packed(function, "keys", in.keys, in.key_starts, in.key_lengths);
+    check_packed(function, "values", in.values, in.key_starts, in.key_lengths);
+  }
+  /// The same for the outputs of a call.
+  template <class T, class Result>
+  static void check_packed_outputs(char const* function, attention_inputs<T> const& in,
+                                   attention_outputs<Result> const& out) {
+    check_packed(function, "results", out.result, in.query_starts, in.query_lengths);
+    check_packed(function, "log-sum-exps", out.log_sum_exp, in.query_starts, in.query_lengths);
+  }
+
   static void check_list(char const* function, attention_shape const& s, attention_block_list const& list) {
     std::int64_t const blocks = divide_up(s.queries, std::int64_t{attention_block_list::queries});
     check_extents(function, "counts of the block list", list.counts, {s.batch, s.query_heads, blocks});

@@ -40,6 +40,8 @@ struct distillation_arguments {
         " and the others not below 1");
     check<value_error>(options.temperature > 0.0F && options.temperature < infinity, function, ": the temperature is ",
                        options.temperature, " but must be positive and finite");
+    check<value_error>(1.0F / options.temperature < infinity, function, ": the temperature is ", options.temperature,
+                       ", whose reciprocal is not finite");
     check<value_error>(options.softcap >= 0.0F && options.softcap < infinity, function, ": the softcap is ",
                        options.softcap, " but must be finite and not negative");
     check<value_error>(options.teacher_softcap >= 0.0F && options.teacher_softcap < infinity, function,

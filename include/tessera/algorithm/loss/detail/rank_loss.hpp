@@ -82,8 +82,8 @@ struct rank_loss_regions {
         own_labels(plan.add<std::int32_t>("labels among the rank's own entries", tokens)),
         own_loss(plan.add<float>("losses of the rank's own entries", tokens)),
         log_probability(plan.add<float>("log-probabilities among them", tokens)),
-        row(plan.add<rank_row<State, Target>>("rows of the rank", tokens)),
-        all_rows(plan.add<rank_row<State, Target>>("rows of all ranks", checked_multiply(where, ranks, tokens))),
+        row(plan.add<rank_row<State, Target>>("rows of the rank", checked_add(where, tokens, rank_call::rows))),
+        all_rows(plan.add<rank_row<State, Target>>("rows of all ranks", checked_multiply(where, ranks, row.count))),
         states(plan.add<State>("states of all ranks", checked_multiply(where, ranks, tokens))),
         targets(plan.add<Target>("logits of labels", tokens)),
         row_lse(plan.add<float>("log-sum-exps", tokens)),
@@ -194,14 +194,30 @@ struct rank_loss<linear_loss<Tile, Statistics, Filter, Map>, Target> {
       own_loss::forward(exec, own_inputs(in, at, space), own_options(options, smoothing_of(options, entries, part).own),
                         own, own_space(at, space), keep_rank_states<state_type, Target>{space[at.row]});
     }
-    complete_rank_rows<Statistics, Told> const complete{at.token_list(space), entries, told, space[at.row]};
-    run_groups(exec, complete);
-    ranks.all_gather(exec, array_view<row_type const>(space[at.row]), space[at.all_rows]);
+    static_assert(rank_call::rows * sizeof(row_type) >= sizeof(rank_call) && sizeof(row_type) % 4 == 0);
     std::int64_t const tokens = in.hidden.extent(0);
-    split_rank_rows<state_type, Target> const split{{space[at.all_rows].data, {ranks.size(), tokens}},
+    constexpr auto words = static_cast<std::int64_t>(rank_call::rows * sizeof(row_type) / 4);
+    row_type* const own = space[at.row].data;
+    complete_rank_rows<Statistics, Told> const complete{at.token_list(space),
+                                                        entries,
+                                                        told,
+                                                        {own, tokens},
+                                                        call_of(in, part, options),
+                                                        {reinterpret_cast<std::uint32_t*>(own + tokens), words}};
+    exec.run(complete, complete.groups());
+    ranks.all_gather(exec, array_view<row_type const>(space[at.row]), space[at.all_rows]);
+    std::int64_t const pitch = at.row.count;
+    row_type const* const all = space[at.all_rows].data;
+    rank_calls const calls{{reinterpret_cast<std::uint32_t const*>(all + tokens),
+                            {ranks.size(), words},
+                            {pitch * static_cast<std::int64_t>(sizeof(row_type) / 4), 1}},
+                           space[at.poison],
+                           status_of(exec, {where, "rank"})};
+    split_rank_rows<state_type, Target> const split{{all, {ranks.size(), tokens}, {pitch, 1}},
                                                     {space[at.states].data, {ranks.size(), tokens}},
-                                                    space[at.targets]};
-    run_groups(exec, split);
+                                                    space[at.targets],
+                                                    calls};
+    exec.run(split, split.groups());
   }
 
   /// Enqueues what is made of the exchanged rows: the values of tokens, and of all where they are labels.
@@ -402,6 +418,19 @@ struct rank_loss<linear_loss<Tile, Statistics, Filter, Map>, Target> {
   template <class Label>
   static loss_input_samples<value_type, Label, classifier_type> samples_of(inputs<Label> const& in) {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights, in.class_weights};
+  }
+  /// What all ranks have in common, and how many entries this one has. Thresholds and budgets may differ.
+  template <class Label>
+  static rank_call call_of(inputs<Label> const& in, vocabulary_part const& part, linear_loss_options const& options) {
+    loss_stamp of_options;
+    for (std::int64_t const number : {options.ignore_index, options.shift, options.sequence}) {
+      of_options.add(loss_stamp::options, number);
+    }
+    of_options.add(loss_stamp::options, options.softcap, options.temperature);
+    of_options.add(loss_stamp::options, options.z_factor, options.smoothing);
+    return {{static_cast<std::uint64_t>(part.vocabulary), static_cast<std::uint64_t>(in.hidden.extent(1)),
+             static_cast<std::uint64_t>(options.reduction), of_options.words[loss_stamp::options],
+             static_cast<std::uint64_t>(rows_in(in.classifier)), static_cast<std::uint64_t>(part.first)}};
   }
   /// The stamp of what the rank's own loss does not stamp itself.
   static loss_stamp stamp_of(linear_loss_shape const& shape, vocabulary_part const& part,

@@ -70,6 +70,115 @@ struct rank_row {
   Target target;  ///< the rank's part of a sum over ranks: the label's logit, and 0 where another rank has the label
 };
 
+/// What all ranks must be called with alike, and how many entries each has. It travels behind a rank's rows, in words
+/// of 32 bits, since rows may begin at any multiple of 4 bytes.
+struct rank_call {
+  /// What ranks differ in; also the position that is reported.
+  enum part {
+    vocabulary,  ///< entries of all ranks
+    channels,    ///< channels of a hidden state
+    reduction,   ///< the loss_reduction, as a number
+    options,     ///< hash of all other options that the loss depends on
+    entries,     ///< the rank's own entries, which are the vocabulary in all
+    first,       ///< the first of them; parts of ranks must not overlap
+    parts,       ///< how many there are
+  };
+  /// Rows that have room for it, of 12 bytes or more. Lists of a multiple of 16 bytes stay such lists.
+  static constexpr int rows = 4;
+
+  static constexpr std::int64_t words = 2 * parts;  ///< of 32 bits
+
+  std::uint64_t values[parts];
+
+  /// The word of 32 bits at an index; 0 behind the last.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t word(std::int64_t index) const {
+    return index < words ? static_cast<std::uint32_t>(values[index / 2] >> (32 * (index % 2))) : 0U;
+  }
+};
+
+/// Compares what ranks were called with.
+struct rank_calls {
+  matrix_view<std::uint32_t const> words;  ///< ranks x words of a rank_call
+  array_view<float> poison;                ///< of elements, if any, the first becomes NaN where ranks differ
+  status_word* status;                     ///< where differences are reported
+
+  /// Reports the first rank that differs from rank 0, and parts of the vocabulary that are not all of it. All lanes of
+  /// the group must reach it.
+  template <Group G>
+  TESSERA_FN void compare(G const& group) const {
+    per_lane<std::uint64_t, G> differences;
+    per_lane<std::uint64_t, G> entries;
+    per_lane<std::uint64_t, G> moments;  // twice the sum of a rank's entries, and how many they are: modulo 2^64
+    for (int lane : group) {
+      differences[lane] = entries[lane] = moments[lane] = 0;
+      for (std::int64_t rank = lane; rank < words.extent(0); rank += G::size) {
+        for (int part = 0; part < rank_call::entries; ++part) {
+          if (value(rank, part) != value(0, part)) {
+            report(group, part, rank, value(rank, part));
+            ++differences[lane];
+          }
+        }
+        std::uint64_t const own = value(rank, rank_call::entries);
+        entries[lane] += own;
+        moments[lane] += own * (2 * value(rank, rank_call::first) + own);
+      }
+    }
+    std::uint64_t const found = sum(group, differences);
+    std::uint64_t const all = sum(group, entries);
+    std::uint64_t const moment = sum(group, moments);
+    for (int lane : group) {
+      std::uint64_t const whole = value(0, rank_call::vocabulary);
+      bool const is_whole = all == whole && moment == whole * whole;
+      if (lane == 0 && found == 0 && !is_whole) {
+        report(group, all != whole ? rank_call::entries : rank_call::first, static_cast<std::int64_t>(all), whole);
+      }
+      if (lane == 0 && poison.size() > 0 && (found > 0 || !is_whole)) {
+        poison[0] = not_a_number;
+      }
+    }
+  }
+
+ private:
+  template <Group G>
+  TESSERA_FN void report(G const& group, int part, std::int64_t which, std::uint64_t found) const {
+    group.report(status, status_code::other_rank, part, {which, static_cast<std::int64_t>(found)});
+  }
+  TESSERA_FN constexpr std::uint64_t value(std::int64_t rank, int part) const {
+    return words(rank, 2 * part) | static_cast<std::uint64_t>(words(rank, 2 * part + 1)) << 32;
+  }
+};
+
+/// Writes what a rank is called with, where no rows are sent that it could travel behind.
+struct write_rank_call {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  rank_call call;
+  array_view<std::uint32_t> words;  ///< the result
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    for (int lane : group) {
+      for (std::int64_t word = lane; word < words.size(); word += lanes) {
+        words[word] = call.word(word);
+      }
+    }
+  }
+};
+
+/// Compares what ranks were called with, where nothing else is taken apart.
+struct compare_rank_calls {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  rank_calls calls;
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    calls.compare(group);
+  }
+};
+
 /// The RowFinish that keeps states in the order of rows.
 template <class State, class Target = float>
 struct keep_rank_states {
@@ -129,8 +238,12 @@ struct complete_rank_rows {
   rank_entries entries;
   Target target;
   array_view<row_type> rows;  ///< one for each token; those without a token, or of a rank without entries, are neutral
+  rank_call call;             ///< what the rank is called with
+  array_view<std::uint32_t> words;  ///< where it goes, behind the rows
 
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return divide_up(max(rows.size(), std::int64_t{1}), std::int64_t{lanes});
+  }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
@@ -142,6 +255,9 @@ struct complete_rank_rows {
         count_from<R>(entries.first, own.state);
       } else if (row < rows.size()) {
         rows[row] = {R{}.identity(), target_type{0}};  // so that no bits of memory that nobody wrote are sent
+      }
+      for (std::int64_t word = lane; which == 0 && word < words.size(); word += lanes) {
+        words[word] = call.word(word);
       }
     }
   }
@@ -156,12 +272,18 @@ struct split_rank_rows {
   matrix_view<rank_row<State, Target> const> rows;  ///< ranks x rows
   matrix_view<State> states;                        ///< the result: ranks x rows
   array_view<Target> targets;                       ///< the result: sums of what ranks have told, in their order
+  rank_calls calls;                                 ///< what ranks were called with
 
-  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(targets.size(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return divide_up(max(targets.size(), std::int64_t{1}), std::int64_t{lanes});
+  }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, targets.size(), [&, this](std::int64_t row) {
+    if (which == 0) {
+      calls.compare(group);
+    }
+    each_index<lanes>(group, which, targets.size(), [&](std::int64_t row) {
       Target target{0};
       for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
         states(rank, row) = rows(rank, row).state;
