@@ -242,8 +242,8 @@ class ReportTest(unittest.TestCase):
         names = {who: f"{who}/in_turns/forward_backward/bf16/zipf/{size}"
                  for who in ["tessera_exact_4gib", "quack", "torch_compile", "torch_native_cute"]}
         self.write(needed())
-        self.write({name: rows(name, ms={"quack": 41.0, "torch_compile": 38.0, "torch_native_cute": 50.0}.get(who, 40.0))
-                    for who, name in names.items()}, "turns.json")
+        times = {"quack": 41.0, "torch_compile": 38.0, "torch_native_cute": 50.0}
+        self.write({name: rows(name, ms=times.get(who, 40.0)) for who, name in names.items()}, "turns.json")
         self.assertEqual(self.report()[0], 0)
         self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_quack"], 1.025)
         self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_torch_compile"], 0.95)
