@@ -44,8 +44,8 @@ WANTED_SECONDS, SAMPLES = 0.2, (4, 15)
 IN_TURNS_SECONDS, IN_TURNS_ROUNDS = 0.8, (12, 24)
 LARGEST_LOSS_ERROR = 2e-3  # relative; logits are rounded to bf16 in some implementations
 # PyTorch's own returns a loss in bf16; by ATen's operations that of chunks is also added up in bf16, where a chunk's
-# part is soon no more than a step of the sum.
-LARGEST_LOSS_ERRORS = {"torch_native": 2e-2, "torch_native_cute": 2e-2, "torch_native_chunked": 0.5}
+# part is soon no more than a few steps of the sum: 64 chunks came 5 % too high on an H200.
+LARGEST_LOSS_ERRORS = {"torch_native": 2e-2, "torch_native_cute": 2e-2, "torch_native_chunked": 0.2}
 
 
 class Problem:
