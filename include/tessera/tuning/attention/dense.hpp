@@ -25,13 +25,13 @@ struct dense_attention_policy {
 
 /// The policy of dense_by_warps.
 struct dense_warps_policy {
-  int warps;           ///< warps of a thread block
-  int tiles;           ///< 16 rows of queries of a warp
-  int keys;            ///< keys of a tile
-  int stages;          ///< tiles of keys, and of values, in shared memory
-  bool keeps_queries;  ///< whether queries stay in registers
-  int blocks;          ///< thread blocks of a multiprocessor that registers are for
-  bool skips;          ///< whether warps pass over tiles of which they see no key
+  int warps;                 ///< warps of a thread block
+  int tiles;                 ///< 16 rows of queries of a warp
+  int keys;                  ///< keys of a tile
+  int stages;                ///< tiles of keys, and of values, in shared memory
+  bool keeps_queries;        ///< whether queries stay in registers
+  int blocks;                ///< thread blocks of a multiprocessor that registers are for
+  bool skips;                ///< whether warps pass over tiles of which they see no key
   bool walks_lists = false;  ///< whether there are lists of tiles, of 64 queries each
 
   friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;

@@ -34,6 +34,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/map/no_bias.hpp>
+#include <tessera/program/attention/detail/dense_results.cuh>
 #include <tessera/program/attention/detail/dense_softmax.cuh>
 #include <tessera/program/attention/detail/dense_terms.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
@@ -68,30 +69,6 @@ struct dense_types {
   using bias_type = Bias;      ///< of what is added to scores
 };
 
-namespace detail {
-
-/// What a program has to add to scores, natural: the caller's own bias.
-template <class Bias>
-struct added_bias {
-  Bias bias;
-  TESSERA_FN Bias const& added() const { return bias; }
-};
-/// Nothing, which takes no room among the arguments of a kernel.
-template <>
-struct added_bias<no_bias> {
-  TESSERA_FN no_bias added() const { return {}; }
-};
-/// Which tiles of keys are seen.
-template <bool IsListed>
-struct listed_keys {
-  attention_block_list list;
-};
-/// All of them.
-template <>
-struct listed_keys<false> {};
-
-}  // namespace detail
-
 /// Attends over operands whose rows are whole chunks of 16 bytes. Channels: the most channels that a head may have, a
 /// multiple of 64. Types: dense_types.
 template <int Channels, class Types, dense_warps_policy Policy>
@@ -100,10 +77,10 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
   using Result = typename Types::result_type;  ///< of results
   using Bias = typename Types::bias_type;      ///< of what is added to scores
   static constexpr int lanes = 32 * Policy.warps;
-  static constexpr int warp_rows = 16 * Policy.tiles;    ///< queries of a warp
-  static constexpr int rows = warp_rows * Policy.warps;  ///< queries of a thread block
-  static constexpr int tile_keys = Policy.keys;          ///< keys of a tile
-  static constexpr int list_keys = 128;                  ///< keys of a tile of a list
+  static constexpr int warp_rows = 16 * Policy.tiles;      ///< queries of a warp
+  static constexpr int rows = warp_rows * Policy.warps;    ///< queries of a thread block
+  static constexpr int tile_keys = Policy.keys;            ///< keys of a tile
+  static constexpr int list_keys = 128;                    ///< keys of a tile of a list
   static constexpr bool walks_lists = Policy.walks_lists;  ///< whether tiles of keys are listed
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 800;
@@ -124,7 +101,7 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
   static constexpr int steps = Channels / 16;     ///< steps of a product of queries and keys
   using scores = row_tile<T, tessera::shape<warp_rows, tile_keys, 16>, cuda_warp>;  ///< queries by keys
   using results = row_tile<T, tessera::shape<warp_rows, width, 16>, cuda_warp>;     ///< weights by values
-  using terms_type = detail::dense_terms<Bias, scores>;  ///< what is added to scores
+  using terms_type = detail::dense_terms<Bias, scores>;                             ///< what is added to scores
   using softmax_type = typename terms_type::softmax_type;
   using softmax_state = typename softmax_type::state_type;
   using key_range = detail::plain_key_range;
@@ -178,7 +155,8 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
     auto const split = static_cast<int>(which % splits);
     coordinates at = coordinates::of(shape, which / splits);
     at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
-    auto const range = key_range::of(at, rows, tile_keys, Policy.walks_lists ? 0 : split, Policy.walks_lists ? 1 : splits);
+    auto const range =
+        key_range::of(at, rows, tile_keys, Policy.walks_lists ? 0 : split, Policy.walks_lists ? 1 : splits);
     warp_state state;
     state.first_row = uniform(group.lane / 32) * warp_rows;
     begin(state);
@@ -483,118 +461,14 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
           }
         },
         state.rows, inverse);
+    detail::dense_results<results, parts, Result, query_tile::stride> const to{shape,   writer,      at.sequence,
+                                                                               at.head, first_query, has_whole_words};
     if (is_split) {
-      write_split(at, split, first_query, state);
-      return;
-    }
-    if constexpr (std::is_same_v<Result, float>) {
-      write_floats(at, first_query, inverse, state);
+      to.write_split(state.totals, partials, split);
+    } else if constexpr (std::is_same_v<Result, float>) {
+      to.write_floats(state.totals, inverse);
     } else {
-      write_rounded(at, first_query, inverse, state, scratch);
-    }
-  }
-  /// Writes results in fp32 of the warp's rows.
-  __device__ __forceinline__ void write_floats(coordinates const& at, std::int64_t first_query,
-                                               row_values<float>& inverse, warp_state& state) const {
-    cuda_warp const warp;
-    int const lane_channel = warp.lane % 4 * 2;
-    auto const channels = static_cast<int>(shape.channels);
-    each_constant<parts>([&](auto part) {
-      results::each_row_of_sums(
-          warp, state.totals[part.value],
-          [&](int row, auto const& sums, float by) {
-            std::int64_t const query = first_query + row;
-            std::int64_t const to = query < shape.queries ? writer.row_of(at.sequence, query) : -1;
-            if (to < 0) {
-              return;
-            }
-            Result* const result = &writer.out(at.sequence, at.head, to, lane_channel);
-#pragma unroll
-            for (int i = 0; i < width / 4; i += 2) {
-              int const channel = part.value * width + i * 4;
-              float2 const both =
-                  by == 0.0F ? float2{0.0F, 0.0F} : float2{sums[i] * by, sums[i + 1] * by};
-              if (channel < channels && has_whole_words) {
-                *reinterpret_cast<float2*>(result + channel) = both;
-              } else if (channel < channels) {
-                result[channel] = both.x;
-                result[channel + 1] = both.y;
-              }
-            }
-          },
-          inverse);
-    });
-  }
-  /// Writes results in 16 bits of the warp's rows, by way of the scratch where its queries were.
-  __device__ __forceinline__ void write_rounded(coordinates const& at, std::int64_t first_query,
-                                                row_values<float>& inverse, warp_state& state,
-                                                scratch_type& scratch) const {
-    cuda_warp const warp;
-    auto const own = own_queries(state, scratch);
-    each_constant<parts>([&](auto part) {
-      results::each_row_of_sums(
-          warp, state.totals[part.value],
-          [&](int row, auto const& sums, float by) {
-#pragma unroll
-            for (int i = 0; i < width / 4; i += 2) {
-              std::uint32_t const both = by == 0.0F ? 0U : pack_pair<Result>(sums[i] * by, sums[i + 1] * by);
-              int const channel = part.value * width + i * 4 + warp.lane % 4 * 2;
-              *reinterpret_cast<std::uint32_t*>(own.values + row * query_tile::stride + channel) = both;
-            }
-          },
-          inverse);
-    });
-    sync_warp();
-    write(at, first_query, own);
-  }
-  /// Writes what a split adds up of the warp's rows. Channels of a row are neighbours, a multiple of 8 of them.
-  __device__ __forceinline__ void write_split(coordinates const& at, int split, std::int64_t first_query,
-                                              warp_state& state) const {
-    cuda_warp const warp;
-    int const lane_channel = warp.lane % 4 * 2;
-    auto const channels = static_cast<int>(shape.channels);
-    each_constant<parts>([&](auto part) {
-      results::each_row_of_sums(warp, state.totals[part.value], [&](int row, auto const& sums) {
-        std::int64_t const query = first_query + row;
-        if (query < shape.queries) {
-          float* const to = &partials.totals(split, at.sequence, at.head, query, lane_channel);
-#pragma unroll
-          for (int i = 0; i < width / 4; i += 2) {
-            int const channel = part.value * width + i * 4;
-            if (channel < channels) {
-              *reinterpret_cast<float2*>(to + channel) = float2{sums[i], sums[i + 1]};
-            }
-          }
-        }
-      });
-    });
-  }
-  /// Copies results of the warp's rows from scratch to where they belong.
-  __device__ __forceinline__ void write(coordinates const& at, std::int64_t first_query,
-                                        warp_queries const& from) const {
-    cuda_warp const warp;
-    constexpr int in_row = Channels / 8;
-    auto const channels = static_cast<int>(shape.channels);
-#pragma unroll 4
-    for (int i = warp.lane; i < warp_rows * in_row; i += 32) {
-      int const row = i / in_row;
-      int const channel = i % in_row * 8;
-      std::int64_t const query = first_query + row;
-      std::int64_t const to = query < shape.queries ? writer.row_of(at.sequence, query) : -1;
-      if (to < 0 || channel >= channels) {
-        continue;
-      }
-      Result* const result = &writer.out(at.sequence, at.head, to, channel);
-      auto const chunk = *reinterpret_cast<uint4 const*>(from.values + row * query_tile::stride + channel);
-      if (has_whole_words) {
-        *reinterpret_cast<uint4*>(result) = chunk;
-      } else {
-        auto const* const of_chunk = reinterpret_cast<Result const*>(&chunk);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          result[j] = of_chunk[j];
-        }
-      }
+      to.write_rounded(state.totals, inverse, own_queries(state, scratch).values);
     }
   }
 };

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/map/dense_bias.hpp>
@@ -21,10 +22,31 @@
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/dense_softmax.cuh>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/view/attention_block_list.hpp>
 
 namespace tessera {
 inline namespace v0 {
 namespace detail {
+
+/// What a program has to add to scores, natural: the caller's own bias.
+template <class Bias>
+struct added_bias {
+  Bias bias;
+  TESSERA_FN Bias const& added() const { return bias; }
+};
+/// Nothing, which takes no room among the arguments of a kernel.
+template <>
+struct added_bias<no_bias> {
+  TESSERA_FN no_bias added() const { return {}; }
+};
+/// Which tiles of keys are seen.
+template <bool IsListed>
+struct listed_keys {
+  attention_block_list list;
+};
+/// All of them.
+template <>
+struct listed_keys<false> {};
 
 /// Whether biases lie in memory as values that lanes load in pairs: those of a dense_bias of 16 bits or of float.
 template <class Bias>
@@ -36,14 +58,14 @@ inline constexpr bool has_bias_pairs<dense_bias<T>> = is_16_bit_float<T> || std:
 /// Bias: no_bias or the caller's own. Scores: the row_tile of a warp, whose sums are those of mma.sync.
 template <class Bias, class Scores>
 struct dense_terms {
-  static constexpr bool has_line = LinearBias<Bias>;             ///< whether a row's biases lie on a line
-  static constexpr bool has_pairs = has_bias_pairs<Bias>;        ///< whether biases lie in memory
+  static constexpr bool has_line = LinearBias<Bias>;               ///< whether a row's biases lie on a line
+  static constexpr bool has_pairs = has_bias_pairs<Bias>;          ///< whether biases lie in memory
   static constexpr bool are_none = std::is_same_v<Bias, no_bias>;  ///< whether nothing is added
   using softmax_type =
       std::conditional_t<has_line, placed_headroom_softmax,
                          std::conditional_t<are_none, sloped_headroom_softmax, lowest_headroom_softmax>>;
   using sums = typename Scores::sum_tile;
-  static constexpr int tiles = Scores::rows / 16;            ///< 16 rows of the warp
+  static constexpr int tiles = Scores::rows / 16;           ///< 16 rows of the warp
   static constexpr int column_tiles = Scores::columns / 8;  ///< 8 keys of a tile
 
   struct line_of_head {
@@ -156,8 +178,7 @@ struct dense_terms {
   __device__ __forceinline__ static void add_pairs(int lane, dense_bias<T> const& bias, place const& at, float scale,
                                                    sums& scores) {
     each_row([&](int t, int half) {
-      T const* const row =
-          &bias.biases(at.sequence, at.head, query_of(lane, at, t, half), at.first_key + lane % 4 * 2);
+      T const* const row = &bias.biases(at.sequence, at.head, query_of(lane, at, t, half), at.first_key + lane % 4 * 2);
 #pragma unroll
       for (int columns = 0; columns < column_tiles; ++columns) {
         float2 const pair = pair_at(row + 8 * columns);
@@ -181,9 +202,9 @@ struct dense_terms {
         each_row([&](int t, int half) {
           int const query = query_of(lane, at, t, half);
           float& score = scores.values[t][columns][2 * half + i];
-          score = __fmaf_rn(score, scale,
-                            bias(at.sequence, at.head, All ? query : min(query, at.queries - 1),
-                                 All ? key : min(key, at.keys - 1)));
+          score = __fmaf_rn(
+              score, scale,
+              bias(at.sequence, at.head, All ? query : min(query, at.queries - 1), All ? key : min(key, at.keys - 1)));
         });
       }
     }
