@@ -38,8 +38,7 @@ void check_terms(attention_problem<T> const& p, Bias const& bias, reference_bias
   exec.memory = std::move(memory);
   exec.options.refuses_slower_programs = layout != head_layout::shifted;
   auto const by_formula = attention_by_formula(p, expected);
-  auto const found =
-      run_on_device<dense_attention, Result>(exec, p, layout, true, attention_functions<Bias>{bias});
+  auto const found = run_on_device<dense_attention, Result>(exec, p, layout, true, attention_functions<Bias>{bias});
   CHECK(found.is_clean);
   double const apart = std::is_same_v<T, bfloat16> ? 0.032 : 0.004;
   CHECK(farthest(found.found.result, by_formula.result) < apart);
@@ -51,7 +50,8 @@ struct slopes_on_device {
   std::vector<float> host;
   buffer<float> device;
 
-  explicit slopes_on_device(std::vector<float> const& slopes) : host(slopes), device(to_device(tessera::cuda{}, slopes)) {}
+  explicit slopes_on_device(std::vector<float> const& slopes)
+      : host(slopes), device(to_device(tessera::cuda{}, slopes)) {}
   linear_bias bias() const { return {{device.data(), device.size()}}; }
   reference_bias expected() const {
     return [this](std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) {
@@ -199,8 +199,8 @@ TEST_CASE("dense attention on a GPU makes NaN of rows whose terms are NaN, and o
                              .found;
       std::int64_t wrong = 0;
       for (std::int64_t query = 0; query < 300; ++query) {
-        bool const is_nan = std::isnan(found.result[as_size(query * channels)]) &&
-                            std::isnan(found.log_sum_exp[as_size(query)]);
+        bool const is_nan =
+            std::isnan(found.result[as_size(query * channels)]) && std::isnan(found.log_sum_exp[as_size(query)]);
         wrong += is_nan == (query == 130) ? 0 : 1;
       }
       CHECK(wrong == 0);
@@ -221,9 +221,8 @@ TEST_CASE("dense attention on a GPU walks lists of tiles", "[cuda]") {
         set_lists(p, kind);
         check_terms<bfloat16>(p, no_bias{}, [&](auto... at) { return list_bias(p, at...); });
         if (kind == list_kind::hostile) {
-          check_terms<float>(p, slope, [&](auto... at) {
-            return list_bias(p, at...) + static_cast<double>(slope(at...));
-          });
+          check_terms<float>(p, slope,
+                             [&](auto... at) { return list_bias(p, at...) + static_cast<double>(slope(at...)); });
         }
       });
     }
@@ -289,8 +288,8 @@ TEST_CASE("dense attention on a GPU adds terms to sequences that lie one behind 
     auto const expected = attention_by_formula(own, slopes.expected());
     for (std::int64_t i = 0; i < 2 * count * channels; ++i) {
       std::int64_t const row = i / channels / count * total + starts[sequence] + i / channels % count;
-      double const apart = std::fabs(static_cast<double>(found[as_size(row * channels + i % channels)]) -
-                                     expected.result[as_size(i)]);
+      double const apart =
+          std::fabs(static_cast<double>(found[as_size(row * channels + i % channels)]) - expected.result[as_size(i)]);
       most = apart <= most ? most : apart;
     }
   }

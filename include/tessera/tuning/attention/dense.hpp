@@ -117,7 +117,7 @@ struct dense_warps_tuning {
   }
 };
 
-/// The policy of dense_by_warps for `Channels` channels and lists of tiles: a thread block has the 64 queries of a list.
+/// The policy of dense_by_warps for `Channels` channels and lists of tiles: a thread block has the 64 queries of one.
 template <int Channels>
 struct dense_listed_tuning {
   using policy_type = dense_warps_policy;

@@ -187,9 +187,9 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
       return {call.bias};
     }
   }
-  template <class Program, class Call>
+  template <class Chosen, class Call>
   static auto list_of(Call const& call) {
-    if constexpr (Program::walks_lists) {
+    if constexpr (Chosen::walks_lists) {
       return listed_keys<true>{call.block_list};
     } else {
       return listed_keys<false>{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dense_results`: where the sums of a warp's rows go in dense_by_warps: to results of 16 bits by way of shared memory,
-/// so that each row is written in chunks of 16 bytes; to results in fp32, or to the sums of a split, from the registers
-/// where they are, 32 bytes of a row at a time.
+/// `dense_results`: where the sums of a warp's rows go in dense_by_warps: to results of 16 bits by way of shared
+/// memory, so that each row is written in chunks of 16 bytes; to results in fp32, or to the sums of a split, from the
+/// registers where they are, 32 bytes of a row at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Results: the row_tile of a warp's weights by values, `Parts` of which have all channels. Result: the type of results.
-/// Stride: elements from row to row of the warp's queries in shared memory.
+/// Results: the row_tile of a warp's weights by values, `Parts` of which have all channels. Result: the type of
+/// results. Stride: elements from row to row of the warp's queries in shared memory.
 template <class Results, int Parts, class Result, int Stride>
 struct dense_results {
   static constexpr int width = Results::columns;          ///< channels of a part

@@ -4,8 +4,8 @@
 ///
 /// add() makes natural scores of products, of which the softmax then makes logits in base 2: so a bias is added by the
 /// multiply-add that scales its product. A line's biases at the tile's first key are another number for each row, which
-/// the softmax of the rows adds (placed_headroom_softmax); what is left of them is the same for all rows. Of biases from
-/// memory a lane loads pairs, those of its two neighbouring keys, where rows of them begin at multiples of pairs.
+/// the softmax of the rows adds (placed_headroom_softmax); what is left of them is the same for all rows. Of biases
+/// from memory a lane loads pairs, those of its two neighbouring keys, where rows of them begin at multiples of pairs.
 ///
 /// Instructions for each score beside those of attention without terms: a multiply-add with a line; with biases of
 /// 16 bits half a load, a conversion and a multiply-add; with a function what it takes, and a multiply-add.
