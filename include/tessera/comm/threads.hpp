@@ -120,7 +120,7 @@ class threads {
                                                         rank_reduction reduction, array_view<T> target) {
     constexpr char const* function = "threads.reduce_scatter";
     reduce(function, detail::options_of(exec).is_dry, source, reduction, target, target.size() * rank_,
-           [&] { detail::check_parts(function, target, "target", source, size()); });
+           [&, this] { detail::check_parts(function, target, "target", source, size()); });
   }
 
   /// Where the memory of each rank is, of one size; all ranks have come to this call.

@@ -319,6 +319,11 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
   cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
   auto const shifts = [](auto& in, auto&) { in.keys.data += 3; };
   auto const spreads = [](auto&, auto& out) { out.result.strides[3] = 80; };
+  std::int32_t const tiles[2] = {};
+  auto const listed = [&](auto& in, auto&) {
+    std::int64_t const blocks = divide_up(in.queries.extent(2), std::int64_t{64});
+    in.block_list = {{tiles, {1, 1, blocks}}, {tiles, {1, 1, blocks, 1}}};
+  };
   CHECK_THAT(explained(hopper, unchanged),
              contains(cuda::is_compiled_for<900> ? "dense_forward (TMA, wgmma)" : "portable"));
   if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
@@ -333,8 +338,12 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
       CHECK_THAT(explained(device, unchanged, {}, 64), contains("dense_tiles (cp.async, mma.sync)"));
       CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
       CHECK_THAT(explained(device, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
-      CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
-      CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}), contains("there is a bias"));
+      CHECK_THAT(explained<float>(device, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+      for (std::int64_t const queries : {64, 80}) {  // dense_tiles takes no terms and lists from it
+        CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}, queries),
+                   contains("dense_by_warps (cp.async, mma.sync)"));
+        CHECK_THAT(explained(device, listed, {}, queries), contains("dense_by_warps (cp.async, mma.sync)"));
+      }
     }
   }
 }

@@ -5,9 +5,10 @@
 /// executor. On sm_90a a kernel with wgmma and TMA (program/attention/detail/dense_forward.cuh) runs calls with results
 /// in bfloat16 or float16, where TMA can load the heads: channels lie next to each other, and tokens, heads and
 /// sequences begin at multiples of 16 bytes. On other GPUs, and where that kernel refuses a call, one with mma.sync and
-/// cp.async (detail/dense_by_warps.cuh) runs it under the same conditions. Causal masks, windows, lengths, packed
-/// sequences, shared key heads, log-sum-exps and sinks run in both; a bias, and lists of tiles, run in the portable
-/// program. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough.
+/// cp.async (detail/dense_by_warps.cuh) runs it, also with results in fp32, a bias or lists of tiles, if channels lie
+/// next to each other and rows begin at multiples of 16 bytes. Causal masks, windows, lengths, packed sequences, shared
+/// key heads, log-sum-exps and sinks run in both. There are programs of 64, 128 and 256 channels; a call takes the next
+/// one that is large enough.
 ///
 /// The device reads the lengths of sequences. Several multiprocessors share the keys of all blocks of queries if there
 /// are few, on sm_90a also those of the last blocks, so that all multiprocessors have work until the end.

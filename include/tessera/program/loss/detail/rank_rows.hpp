@@ -283,7 +283,7 @@ struct split_rank_rows {
     if (which == 0) {
       calls.compare(group);
     }
-    each_index<lanes>(group, which, targets.size(), [&](std::int64_t row) {
+    each_index<lanes>(group, which, targets.size(), [&, this](std::int64_t row) {
       Target target{0};
       for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
         states(rank, row) = rows(rank, row).state;
