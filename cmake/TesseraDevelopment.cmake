@@ -96,18 +96,6 @@ macro(tessera_let_gcc_use_memory)
   endif()
 endmacro()
 
-# Below -O2, g++ 12 leaves the registers of AVX2 functions dirty (its pass for vzeroupper is one of its expensive
-# optimisations), which made all later arithmetic of a program up to twenty times slower: tests and examples ran for
-# minutes that take seconds.  Nothing else that costs time comes with it.
-macro(tessera_let_gcc_clear_vectors)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    string(APPEND CMAKE_CXX_FLAGS " -fexpensive-optimizations")
-    if(CMAKE_CUDA_COMPILER AND NOT CMAKE_CUDA_HOST_COMPILER)
-      string(APPEND CMAKE_CUDA_FLAGS " -Xcompiler=-fexpensive-optimizations")
-    endif()
-  endif()
-endmacro()
-
 # Sets VARIABLE to the architectures for programs that need not show that every architecture compiles: the last one
 # where no GPU runs them and device code may be slow, else all.
 macro(tessera_architectures_of_programs variable)

@@ -18,6 +18,7 @@
 #include <tessera/program/weights/detail/block_host.hpp>
 #include <tessera/program/weights/detail/coder_avx2.hpp>
 #include <tessera/program/weights/detail/planes_avx2.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/group.hpp>
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -54,6 +55,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   [[gnu::target("avx2,bmi2,popcnt")]] static packed_block<group_type> pack(group_type const&, int coded,
                                                                            pair_coder::encode_table const& table,
                                                                            weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     auto state = detail::avx2_lanes::all(pair_coder::start());
     int words = 0;
     for (int row = coded / row_weights - 1; row >= 0; --row) {
@@ -75,6 +77,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
                                                          pair_coder::decode_table const& table,
                                                          std::uint8_t const* states, std::uint8_t const* words,
                                                          int word_count, weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     detail::avx2_lanes state = detail::avx2_lanes::load(states);
     if (!state.all_are_states()) {
       return portable::unpack(group, coded, table, states, words, word_count, scratch);
@@ -161,6 +164,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   [[gnu::target("avx2,bmi2,popcnt")]] static void join_fast(exponent_window window, std::uint8_t const* planes,
                                                             int count, int coded, weight_block_scratch const& scratch,
                                                             T* weights) {
+    detail::clear_vectors const at_end;
     typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
@@ -246,6 +250,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   [[gnu::target("avx2,bmi2,popcnt")]] static int split_fast(weight_block<T> const& block, exponent_window window,
                                                             pair_coder::encode_table const* table, std::uint8_t* planes,
                                                             weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     detail::codable_pairs const codable(table);
     row_type row_planes;
     T padded[row_weights];

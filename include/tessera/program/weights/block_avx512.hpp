@@ -18,6 +18,7 @@
 #include <tessera/program/weights/detail/block_host.hpp>
 #include <tessera/program/weights/detail/coder_avx512.hpp>
 #include <tessera/program/weights/detail/planes_avx512.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/group.hpp>
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -60,6 +61,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
 
   [[gnu::target("avx512bw,avx512vl,bmi2,popcnt")]] static packed_block<group_type> pack(
       group_type const&, int coded, pair_coder::encode_table const& table, weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     __m512i const start = _mm512_set1_epi32(pair_coder::start());
     detail::avx512_lanes state{start, start};
     int words = 0;
@@ -83,6 +85,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                       std::uint8_t const* states,
                                                                       std::uint8_t const* words, int word_count,
                                                                       weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     detail::avx512_lanes state = detail::avx512_lanes::load(states);
     if (!state.all_are_states()) {
       return portable::unpack(group, coded, table, states, words, word_count, scratch);
@@ -167,6 +170,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                          std::uint8_t const* planes, int count,
                                                                          int coded, weight_block_scratch const& scratch,
                                                                          T* weights) {
+    detail::clear_vectors const at_end;
     typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
@@ -254,6 +258,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                          pair_coder::encode_table const* table,
                                                                          std::uint8_t* planes,
                                                                          weight_block_scratch& scratch) {
+    detail::clear_vectors const at_end;
     detail::codable_pairs const codable(table);
     row_type row_planes;
     T padded[row_weights];

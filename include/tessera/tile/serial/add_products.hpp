@@ -20,6 +20,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/cpu_features.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -81,6 +82,7 @@ template <int Together, int Rows, int Columns, int Depth>
 template <int Rows, int Columns, int Depth>
 [[gnu::target("avx2")]] void add_products_avx2(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns],
                                                float (&sums)[Rows][Columns]) {
+  detail::clear_vectors const at_end;
   static_assert(Columns % 16 == 0);
   for (int column = 0; column < Columns; column += 16) {
     int row = 0;
@@ -98,6 +100,7 @@ template <int Rows, int Columns, int Depth>
 [[gnu::target("avx2")]] void add_products_avx2(std::int32_t const (&a)[Rows][Depth],
                                                std::int32_t const (&b)[Depth][Columns],
                                                std::int32_t (&sums)[Rows][Columns]) {
+  detail::clear_vectors const at_end;
   static_assert(Columns % 16 == 0 && Depth % 2 == 0);
   using stored = stored_vector<eight_words>;
   for (int column = 0; column < Columns; column += 16) {

@@ -15,6 +15,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -41,6 +42,7 @@ template <int Byte>
 template <int Tokens, int Channels>
 [[gnu::target("avx2,fma")]] void widen_values(float8_e4m3 const* codes, std::int64_t stride,
                                               float (&to)[Tokens][Channels]) {
+  detail::clear_vectors const at_end;
   for (int channel = 0; channel < Channels; channel += 8) {
     for (int first = 0; first < Tokens; first += 32) {
       eight_words words[8];
@@ -83,6 +85,7 @@ struct sixteen_sums {
 template <int Rows, int Columns, int Depth>
 [[gnu::target("avx2,fma")]] void add_exact_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns],
                                                     float (&sums)[Rows][Columns], int row, int column) {
+  detail::clear_vectors const at_end;
   sixteen_sums own[4];
   own[0].load(&sums[row][column]);
   own[1].load(&sums[row + 1][column]);

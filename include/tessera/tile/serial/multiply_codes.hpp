@@ -16,6 +16,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/int4.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -53,6 +54,7 @@ template <class Code>
 template <int Depth, class Code, int Rows, int Pairs>
 [[gnu::target("avx2")]] void make_pairs_of_rows(Code const* from, std::int64_t stride,
                                                 std::int32_t (&to)[Rows][Pairs]) {
+  detail::clear_vectors const at_end;
   for (int row = 0; row < Rows; ++row) {
     for (int k = 0; k < Depth; k += 32) {
       sixteen_halves const codes = vector_at<sixteen_halves>(from + row * stride + k).value;
@@ -64,6 +66,7 @@ template <int Depth, class Code, int Rows, int Pairs>
 template <int Depth, class Code, int Columns, int Pairs>
 [[gnu::target("avx2")]] void make_pairs_of_columns(Code const* from, std::int64_t stride,
                                                    std::int32_t (&to)[Pairs][Columns]) {
+  detail::clear_vectors const at_end;
   for (int column = 0; column < Columns; column += 8) {
     for (int k = 0; k < Depth; k += 32) {
       eight_words words[8];
@@ -101,6 +104,7 @@ struct sixteen_words {
 template <int Rows, int Columns, int Pairs>
 [[gnu::target("avx2")]] void add_pairs(std::int32_t const (&a)[Rows][Pairs], std::int32_t const (&b)[Pairs][Columns],
                                        std::int32_t (&sums)[Rows][Columns], int row, int column) {
+  detail::clear_vectors const at_end;
   sixteen_words own[4] = {};
   for (int k = 0; k < Pairs; ++k) {
     sixteen_halves const first = vector_at<sixteen_halves>(&b[k][column]).value;

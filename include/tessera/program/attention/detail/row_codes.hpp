@@ -18,6 +18,7 @@
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/codes/value_slot.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -46,6 +47,7 @@ inline constexpr bool has_e4m3<smoothed<Q, Mean>> = has_e4m3<Q>;
 
 /// largest_magnitude() of a multiple of 8 values.
 [[gnu::target("avx2")]] inline std::uint32_t largest_of_eights(float const* values, int count) {
+  detail::clear_vectors const at_end;
   eight_words largest{};
   for (int i = 0; i < count; i += 8) {
     eight_words const magnitude = vector_at<eight_words>(values + i).value & INT32_MAX;
@@ -60,6 +62,7 @@ inline constexpr bool has_e4m3<smoothed<Q, Mean>> = has_e4m3<Q>;
 }
 /// Codes from -127 to 127 of 32 values: see nearest_code(). Packing exchanges the middle words of vectors.
 [[gnu::target("avx2")]] inline void encode_bytes(float const* values, float reciprocal, std::int8_t* to) {
+  detail::clear_vectors const at_end;
   eight_words codes[4];
   for (int i = 0; i < 4; ++i) {
     eight_floats const steps = vector_at<eight_floats>(values + 8 * i).value * reciprocal;
@@ -100,6 +103,7 @@ inline constexpr bool has_e4m3<smoothed<Q, Mean>> = has_e4m3<Q>;
 [[gnu::target("avx2")]] inline void encode_eight_channels(float const* rows, std::int64_t pitch,
                                                           float const* reciprocals, std::uint8_t* to,
                                                           std::int64_t stride) {
+  detail::clear_vectors const at_end;
   eight_words words[8];
   for (int i = 0; i < 8; ++i) {
     float const* const first = rows + (i / 4 * 16 + i % 4 * 2) * pitch;  // of a word's tokens: 0, 1, 8 and 9 from here

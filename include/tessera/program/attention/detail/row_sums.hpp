@@ -11,6 +11,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -53,6 +54,7 @@ struct row_sums {
  private:
 #if defined(TESSERA_HAS_VECTORS)
   [[gnu::target("avx2")]] void add_eights(float const* row, int count, float* to) {
+    detail::clear_vectors const at_end;
     for (int i = 0; i < count; i += 8) {
       eight_words const bits = vector_at<eight_words>(row + i).value;
       auto const is_finite = reinterpret_cast<eight_words>((bits & INT32_MAX) < 0x7f800000);

@@ -12,6 +12,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/reduce/piecewise_linear_softmax.hpp>
+#include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -39,6 +40,7 @@ struct vector_weights {
   /// The largest score of a row, by its scales. Narrows what is known of all rows.
   template <class Sums, int Tiles>
   [[gnu::target("avx2,fma")]] float largest(Sums const (&scores)[Tiles], int row, score_range& range) const {
+    detail::clear_vectors const at_end;
     eight_floats largest = eight_floats{} - infinity;
     eight_words are_in_range = eight_words{} - 1;
     for (int tile = 0; tile < Tiles; ++tile) {
@@ -105,6 +107,7 @@ struct vector_weights {
   /// weigh() by what is known of all scores.
   template <bool InFirst, bool AreSmall, class Sums, int Tiles>
   [[gnu::target("avx2,fma")]] void weigh_row(Sums (&scores)[Tiles], int row, float reference) const {
+    detail::clear_vectors const at_end;
     for (int tile = 0; tile < Tiles; ++tile) {
       for (int column = 0; column < Columns; column += 8) {
         auto& score = vector_at<eight_floats>(&scores[tile].values[row][column]);
