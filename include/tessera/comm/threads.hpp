@@ -98,7 +98,7 @@ class threads {
     detail::rank_request request = request_for(function, source);
     request.scratch_bytes *= static_cast<std::size_t>(size());
     bool const is_dry = detail::options_of(exec).is_dry;
-    meet(request, is_dry, [&] {
+    meet(request, is_dry, [&, this] {
       check_lists(function, source, target, is_dry);
       detail::check_parts(function, source, "source", target, size());
     });
@@ -120,7 +120,7 @@ class threads {
                                                         rank_reduction reduction, array_view<T> target) {
     constexpr char const* function = "threads.reduce_scatter";
     reduce(function, detail::options_of(exec).is_dry, source, reduction, target, target.size() * rank_,
-           [&] { detail::check_parts(function, target, "target", source, size()); });
+           [&, this] { detail::check_parts(function, target, "target", source, size()); });
   }
 
   /// Where the memory of each rank is, of one size; all ranks have come to this call.
@@ -275,7 +275,7 @@ class threads {
     static_assert(detail::is_reduced_by_ranks<T>, "tessera: ranks reduce no elements of this type");
     detail::rank_request request = request_for(function, source);
     request.reduction = static_cast<int>(reduction);
-    meet(request, is_dry, [&] {
+    meet(request, is_dry, [&, this] {
       detail::check_reduction(function, reduction);
       check_lists(function, source, target, is_dry);
       check_sizes();

@@ -52,8 +52,8 @@ struct merge_rows {
     float totals[most] = {};
     row_type const whole = merge_parts(
         reducer_type{}, splits,
-        [&](int split) -> row_type const& { return partials.rows(split, sequence, head, query); },
-        [&](int split, float factor) {
+        [&, this](int split) -> row_type const& { return partials.rows(split, sequence, head, query); },
+        [&, this](int split, float factor) {
           float const* const of_split = &partials.totals(split, sequence, head, query, 0);
           for (int i = 0; i < most; ++i) {
             int const channel = lane + i * lanes;
