@@ -275,7 +275,7 @@ class threads {
     static_assert(detail::is_reduced_by_ranks<T>, "tessera: ranks reduce no elements of this type");
     detail::rank_request request = request_for(function, source);
     request.reduction = static_cast<int>(reduction);
-    meet(request, is_dry, [&, this] {
+    meet(request, is_dry, [&] {
       detail::check_reduction(function, reduction);
       check_lists(function, source, target, is_dry);
       check_sizes();
