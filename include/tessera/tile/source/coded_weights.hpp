@@ -413,9 +413,9 @@ struct coded_weights {
 
   template <class G, class Tile>
   TESSERA_FN void load_elements(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    detail::load_along_rows(
-        group, tile, *this, first_row, first_column,
-        [&, this](std::int64_t row, std::int64_t column) { return element(row * column_count + column); });
+    detail::load_along_rows(group, tile, *this, first_row, first_column, [this](std::int64_t row, std::int64_t column) {
+      return element(row * column_count + column);
+    });
   }
   TESSERA_FN bfloat16 element(std::int64_t position) const {
     std::uint32_t const byte = residuals[position];

@@ -200,7 +200,7 @@ struct dequantized {
       }
     }
     detail::load_along_rows(group, tile, *this, first_row, first_column,
-                            [&, this](std::int64_t row, std::int64_t column) { return value(row, column); });
+                            [this](std::int64_t row, std::int64_t column) { return value(row, column); });
     group.sync();
   }
 

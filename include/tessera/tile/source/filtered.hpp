@@ -59,10 +59,9 @@ struct filtered {
       detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
       return;
     }
-    detail::load_along_rows(group, tile, *this, first_row, first_column,
-                            [&, this](std::int64_t row, std::int64_t column) {
-                              return kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
-                            });
+    detail::load_along_rows(group, tile, *this, first_row, first_column, [this](std::int64_t row, std::int64_t column) {
+      return kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
+    });
     group.sync();
   }
 
