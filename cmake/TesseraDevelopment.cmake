@@ -67,8 +67,7 @@ endmacro()
 
 # Most of the time for CUDA sources goes into optimising device code.  A quarter of it is left without, which is enough
 # where no GPU runs the code.  Where one does, code is optimised as usual: with CUDA 13.0's --Ofast-compile=mid tests of
-# pages met illegal addresses on an H200, whose optimised code does not, and two tests of losses ended with SIGFPE.  The
-# option came after 12.8.
+# pages met illegal addresses on an H200, whose optimised code does not.  The option came after 12.8.
 macro(tessera_compile_device_code_quickly)
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE tessera_nvcc_help ERROR_QUIET)
   if(tessera_nvcc_help MATCHES "--Ofast-compile")

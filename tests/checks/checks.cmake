@@ -42,6 +42,16 @@ if(TESSERA_CLANG_TIDY AND TESSERA_CHECK_HEADERS)
   set_tests_properties("check: clang-tidy" PROPERTIES LABELS check TIMEOUT 600)
 endif()
 
+find_program(TESSERA_CLANG_QUERY NAMES clang-query clang-query-14)
+mark_as_advanced(TESSERA_CLANG_QUERY)
+if(TESSERA_CLANG_QUERY AND TESSERA_CHECK_HEADERS)
+  add_test(NAME "check: captures"
+    COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include"
+      -D "SOURCE=${CMAKE_CURRENT_BINARY_DIR}/tessera_linkage_sources/one.cpp" -D "CLANG_QUERY=${TESSERA_CLANG_QUERY}"
+      -P "${checks}/captures.cmake")
+  set_tests_properties("check: captures" PROPERTIES LABELS check TIMEOUT 300)
+endif()
+
 # The times are those of reading chains of headers.
 find_program(TESSERA_BASH bash)
 mark_as_advanced(TESSERA_BASH)

@@ -106,7 +106,7 @@ class threads {
     detail::rank_request request = request_for(function, source);
     request.scratch_bytes *= static_cast<std::size_t>(size());
     bool const is_dry = detail::options_of(exec).is_dry;
-    meet(request, is_dry, [&] {
+    meet(request, is_dry, [&, this] {
       check_lists(function, source, target, is_dry);
       detail::check_parts(function, source, "source", target, size());
     });
@@ -131,7 +131,7 @@ class threads {
     detail::rank_request request = request_for(function, source);
     request.reduction = static_cast<int>(reduction);
     bool const is_dry = detail::options_of(exec).is_dry;
-    meet(request, is_dry, [&] {
+    meet(request, is_dry, [&, this] {
       detail::check_reduction(function, reduction);
       check_lists(function, source, target, is_dry);
       detail::check_parts(function, target, "target", source, size());

@@ -61,7 +61,7 @@ struct operands_of_sums {
   /// Rounds the sums, or packs them by a function that M's as_operand takes.
   template <class... Pack>
   TESSERA_FN void make(typename M::group_type const& group, typename M::sum_tile const& sums, Pack const&... pack) {
-    each_constant<steps>([&](auto step) {
+    each_constant<steps>([&, this](auto step) {
       M::template as_operand<Next, step.value * Next::depth>(group, sums, of_step[step.value], pack...);
     });
   }

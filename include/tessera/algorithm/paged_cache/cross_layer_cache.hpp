@@ -134,7 +134,7 @@ class cross_layer_cache {
     std::int64_t const heads = extents_.heads;
     std::int64_t const page = cache_page_format::tokens;
     cache_sequences const one{{nullptr, {1, 1}}, {}, {}, {}, 1};
-    return explain(exec, [&](auto const& dry) {
+    return explain(exec, [&, this](auto const& dry) {
       enqueue_append(dry, part, {memory(part), {}, one, page, 1, {}, nullptr}, {nullptr, {1, 1, heads, 2, page}},
                      {nullptr, {1, 1, heads}});
       head_view<T const> const queries(nullptr, {1, heads, 1, extents_.channels});
@@ -406,7 +406,7 @@ class cross_layer_cache {
   void enqueue_append(Exec const& exec, int part, cache_source<T> const& source, view<merged_row, 5> rows,
                       view<page_mark, 3> marks) const {
     cache_layers const& as = layers_of(part);
-    auto const append_by = [&](auto const& merger) {
+    auto const append_by = [&, this](auto const& merger) {
       run(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T, C>{merger, as.retention, as.whole_tokens,
                                                                                source, rows, marks, codec_});
     };

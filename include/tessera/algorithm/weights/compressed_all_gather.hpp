@@ -193,7 +193,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         chunks::encode_until(
             exec, layout, which, encoded, space[at.encode], layout.tables(table, 1, 0),
-            [&](std::int64_t next, auto& sources) {
+            [&, this](std::int64_t next, auto& sources) {
               sources.push_back(chunks::source_of(layout, next, own, stream_of(ranks.rank(), next), table));
             });
         wire.follow();
@@ -226,11 +226,12 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
 
     /// Enqueues decoding, and the exchange of tails.
     void receive(detail::stream_sizes const& sizes) const {
-      ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
-          sizes.check_table(where, layout, rank, rank);
-        }
-      });
+      ranks.grouped(
+          [&, this] {  // so that others learn, where the communicator tells them, that this rank goes on no more
+            for (std::int64_t rank = 0; rank < ranks.size(); ++rank) {
+              sizes.check_table(where, layout, rank, rank);
+            }
+          });
       std::vector<std::int64_t> left;
       std::vector<typename Codec::target> ready;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
@@ -257,7 +258,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     /// Enqueues sending the own part to all others, and receiving theirs: part_of(rank).
     template <class T, class PartOf>
     void send_to_each(array_view<T const> part, PartOf const& part_of) const {
-      ranks.grouped([&] {
+      ranks.grouped([&, this] {
         for (int other = 0; other < ranks.size(); ++other) {
           if (other != ranks.rank()) {
             ranks.send(wire.executor(), part, other);
@@ -269,7 +270,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
     void share_heads() const {
       array_view<value_type const> const head = own.slice(0, 0, layout.head);
       if (layout.sends_to_each) {
-        send_to_each(head, [&](int rank) { return head_of(rank); });
+        send_to_each(head, [&, this](int rank) { return head_of(rank); });
         return;
       }
       array_view<value_type> const part = space[at.heads].slice(0, ranks.rank() * layout.head, layout.head);
@@ -306,7 +307,7 @@ struct compressed_all_gather : private detail::compressed_collective<Codec> {
         chunks::encode(exec, layout, {chunks::source_of(layout, which, own, whole_of(ranks.rank(), which), table)},
                        space[at.encode]);
       }
-      ranks.grouped([&] {
+      ranks.grouped([&, this] {
         for (int other = 0; other < ranks.size(); ++other) {
           std::int64_t const tail = layout.tail_bytes(which, sizes(other, which));
           if (other != ranks.rank() && own_tail > 0) {

@@ -138,11 +138,11 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       }
       std::byte* const table = space[at.sender].data + layout.table_of();
       std::int64_t encoded = 0;
-      auto const before = [&](std::int64_t message) {
+      auto const before = [&, this](std::int64_t message) {
         if (ranks.rank() == root && message >= heads) {
           chunks::encode_until(
               exec, layout, message - heads, encoded, space[at.encode], layout.tables(table, 1, 0),
-              [&](std::int64_t next, auto& sources) {
+              [&, this](std::int64_t next, auto& sources) {
                 sources.push_back(chunks::source_of(layout, next, list, layout.slot(space[at.sender], next), table));
               });
         }
@@ -150,7 +150,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
           wire.follow();
         }
       };
-      auto const after = [&](std::int64_t message) {
+      auto const after = [&, this](std::int64_t message) {
         if (message >= heads) {
           wire.mark(static_cast<int>(message - heads));
         }
@@ -175,9 +175,10 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
 
     /// Enqueues decoding, and the chain of tails.
     void receive(detail::stream_sizes const& sizes) const {
-      ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        sizes.check_table(where, layout, 0, root);
-      });
+      ranks.grouped(
+          [&, this] {  // so that others learn, where the communicator tells them, that this rank goes on no more
+            sizes.check_table(where, layout, 0, root);
+          });
       std::vector<std::int64_t> left;
       std::vector<array_view<std::byte>> tails;
       std::vector<typename Codec::target> ready;
@@ -197,7 +198,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
       wire.join(all_sent);
       hand_on(
           exec, tails, [](std::int64_t) {},
-          [&](std::int64_t message) {
+          [&, this](std::int64_t message) {
             chunks::decode(exec, layout, {target_of(left[static_cast<std::size_t>(message)], sizes)}, space[at.decode]);
           });
     }
@@ -222,7 +223,7 @@ struct compressed_broadcast : private detail::compressed_collective<Codec> {
         if (sends) {
           before(sent);
         }
-        ranks.grouped([&] {
+        ranks.grouped([&, this] {
           if (sends) {
             array_view<std::byte const> const message = messages[static_cast<std::size_t>(sent)];
             ranks.send(on, message, (ranks.rank() + 1) % size);

@@ -174,7 +174,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     void send() const {
       wire.follow();
       if (layout.head > 0) {
-        exchange_each([&](int rank, std::int64_t other) {
+        exchange_each([&, this](int rank, std::int64_t other) {
           ranks.send(wire.executor(), part_of(rank).slice(0, 0, layout.head), rank);
           ranks.receive(wire.executor(), rank, space[at.heads].slice(0, other * layout.head, layout.head));
         });
@@ -184,7 +184,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
       std::int64_t encoded = 0;
       for (std::int64_t which = 0; which < layout.chunks; ++which) {
         chunks::encode_until(exec, layout, which, encoded, space[at.encode], tables,
-                             [&](std::int64_t next, auto& sources) {
+                             [&, this](std::int64_t next, auto& sources) {
                                for (std::int64_t other = 0; other < others(); ++other) {
                                  sources.push_back(chunks::source_of(layout, next, part_of(rank_of(other)),
                                                                      layout.slot(sent(other), next),
@@ -192,7 +192,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
                                }
                              });
         wire.follow();
-        exchange_each([&](int rank, std::int64_t other) {
+        exchange_each([&, this](int rank, std::int64_t other) {
           ranks.send(wire.executor(), array_view<std::byte const>(layout.body(sent(other), which)), rank);
           ranks.receive(wire.executor(), rank, layout.body(received(other), which));
         });
@@ -218,11 +218,12 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
 
     /// Enqueues the exchange of tails, decoding and adding.
     void receive(detail::stream_sizes const& sizes) const {
-      ranks.grouped([&] {  // so that others learn, where the communicator tells them, that this rank goes on no more
-        for (std::int64_t table = 0; table < 2 * others(); ++table) {
-          sizes.check_table(where, layout, table, table < others() ? ranks.rank() : rank_of(table - others()));
-        }
-      });
+      ranks.grouped(
+          [&, this] {  // so that others learn, where the communicator tells them, that this rank goes on no more
+            for (std::int64_t table = 0; table < 2 * others(); ++table) {
+              sizes.check_table(where, layout, table, table < others() ? ranks.rank() : rank_of(table - others()));
+            }
+          });
       if (has_tails(sizes)) {
         exchange_tails(sizes);
       }
@@ -262,7 +263,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     /// Calls function(rank, other) for all other ranks, in one group.
     template <class Function>
     void exchange_each(Function const& function) const {
-      ranks.grouped([&] {
+      ranks.grouped([&, this] {
         for (std::int64_t other = 0; other < others(); ++other) {
           function(rank_of(other), other);
         }
@@ -297,7 +298,7 @@ struct compressed_reduce_scatter : private detail::compressed_collective<Codec> 
     /// Enqueues the exchange of all tails that the rank sends or gets.
     void exchange_tails(detail::stream_sizes const& sizes) const {
       wire.join(static_cast<int>(layout.chunks - 1));
-      exchange_each([&](int rank, std::int64_t other) {
+      exchange_each([&, this](int rank, std::int64_t other) {
         for (std::int64_t which = 0; which < layout.chunks; ++which) {
           array_view<std::byte const> const out = layout.tail(sent(other), which, sizes(other, which));
           array_view<std::byte> const in = layout.tail(received(other), which, sizes(others() + other, which));

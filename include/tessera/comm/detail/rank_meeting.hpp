@@ -214,7 +214,7 @@ class rank_meeting {
     wait& of = waits_[index(rank)];
     of = what;
     find_deadlock();
-    changed_.wait(lock, [&] { return is_over(rank); });
+    changed_.wait(lock, [&, this] { return is_over(rank); });
     of.kind = awaited::nothing;
   }
 

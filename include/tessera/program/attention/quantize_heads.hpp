@@ -191,8 +191,9 @@ struct encode_tokens {
     fit_groups(at, scratch);
     std::int64_t const elements = codes.extent(3);
     for (int token = 0; token < block; ++token) {
-      each_part(at, token, row,
-                [&](int first, int count) { encode_part(at, token, row, first, count, scratch.reciprocal[token]); });
+      each_part(at, token, row, [&, this](int first, int count) {
+        encode_part(at, token, row, first, count, scratch.reciprocal[token]);
+      });
       for (std::int64_t element = 0; !at.has(token) && element < elements; ++element) {
         codes(at.sequence, at.head, at.first + token, element) = code_type{};
       }

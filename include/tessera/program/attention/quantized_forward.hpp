@@ -202,7 +202,7 @@ struct attention_tiles : detail::quantized_task<Method, T, typename Method::valu
       typename row_words::operands_type operands[halves];
       each_constant<halves>([&](auto half) { operands[half.value].make(group, scores[half.value]); });
       scale_totals(group, state, totals);
-      each_constant<halves * value_tiles>([&](auto step) {
+      each_constant<halves * value_tiles>([&, this](auto step) {
         copies::template await<step.value == 0 ? 1 : 0>();  // all but those of the next keys
         add_values<step.value>(group, from, now, operands[step.value / value_tiles], scratch,
                                totals.of_channels[step.value % value_tiles]);
@@ -356,7 +356,7 @@ struct attention_tiles : detail::quantized_task<Method, T, typename Method::valu
     using product = typename words<G>::products;
     typename product::sum_tile sums;
     product::clear(group, sums);
-    each_constant<score_parts>([&](auto part) {
+    each_constant<score_parts>([&, this](auto part) {
       if (has_score_part(part.value)) {
         multiply_staged<product>(group, scratch.q[part.value], scratch.keys_of(half)[part.value], sums);
       }

@@ -52,7 +52,7 @@ requires(Q::group != whole_tensor) struct quantize_groups {
       quantize_together(group, which / tiles_in_row(), which % tiles_in_row() * lanes * part_columns, scratch);
     } else {
       each_index<lanes>(group, which, params.extent(0) * params.extent(1),
-                        [&](std::int64_t at) { quantize(at / params.extent(1), at % params.extent(1)); });
+                        [&, this](std::int64_t at) { quantize(at / params.extent(1), at % params.extent(1)); });
     }
   }
 

@@ -215,7 +215,7 @@ struct merge_row_pieces {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, rows, [&](std::int64_t row) {
+    each_index<lanes>(group, which, rows, [&, this](std::int64_t row) {
       std::int64_t const pieces = states.size() / rows;
       auto state = states[row * pieces];
       for (std::int64_t piece = 1; piece < pieces; ++piece) {

@@ -131,7 +131,7 @@ struct share_loss_bounds {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
     constexpr float log2_e = 1.442695041F;
-    each_index<lanes>(group, which, count[0], [&](std::int64_t row) {
+    each_index<lanes>(group, which, count[0], [&, this](std::int64_t row) {
       scaled_exponentials<float> sum{-infinity, 0.0F};
       float least = infinity;
       for (std::int64_t i = 0; i < states.extent(0); ++i) {

@@ -289,7 +289,7 @@ struct sum_bias_gradient {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, target.size(), [&](std::int64_t entry) {
+    each_index<lanes>(group, which, target.size(), [&, this](std::int64_t entry) {
       float sum = 0.0F;
       for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
         sum += column_sums(tile, entry);

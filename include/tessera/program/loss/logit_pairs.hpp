@@ -242,7 +242,7 @@ struct clear_logit_pairs {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
+    each_index<lanes>(group, which, states.size(), [&, this](std::int64_t token) {
       states[token] = logit_pair_reducer<mean_log_ratio::none>{}.identity();
     });
   }
@@ -262,7 +262,7 @@ struct merge_over_ranks {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, states.size(), [&](std::int64_t token) {
+    each_index<lanes>(group, which, states.size(), [&, this](std::int64_t token) {
       state_type merged = from(0, token);
       for (std::int64_t rank = 1; rank < from.extent(0); ++rank) {
         Merge{}.merge(merged, from(rank, token));
@@ -286,7 +286,8 @@ struct finish_logit_pairs {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, rows.size(), [&](std::int64_t token) { rows[token] = row_of(states[token]); });
+    each_index<lanes>(group, which, rows.size(),
+                      [&, this](std::int64_t token) { rows[token] = row_of(states[token]); });
   }
 
  private:

@@ -194,7 +194,7 @@ struct renew_directions {
   TESSERA_FN std::int64_t add_columns(G const& group, std::int64_t oldest, std::int64_t tokens,
                                       scratch_type& scratch) const {
     renewal_memory const on = renewal_memory::of(extents, room, tokens, tokens);
-    each(group, extents.width(), tokens, [&](std::int64_t channel, std::int64_t token) {
+    each(group, extents.width(), tokens, [&, this](std::int64_t channel, std::int64_t token) {
       on.added(channel, token) =
           static_cast<float>(load(memory.ring_sources(sequence, (oldest + token) % extents.ring, channel)));
     });
@@ -204,7 +204,7 @@ struct renew_directions {
     for (int pass = 0; pass < 3; ++pass) {
       multiply<float>(
           group, extents.rank, tokens, extents.width(),
-          [&](std::int64_t k, std::int64_t channel) { return direction(channel, k); },
+          [&, this](std::int64_t k, std::int64_t channel) { return direction(channel, k); },
           [&](std::int64_t channel, std::int64_t token) { return on.added(channel, token); },
           [&](std::int64_t k, std::int64_t token, float product) {
             found(k, token) = product;
@@ -212,11 +212,11 @@ struct renew_directions {
           });
       multiply<float>(
           group, extents.width(), tokens, extents.rank,
-          [&](std::int64_t channel, std::int64_t k) { return direction(channel, k); },
+          [&, this](std::int64_t channel, std::int64_t k) { return direction(channel, k); },
           [&](std::int64_t k, std::int64_t token) { return found(k, token); },
           [&](std::int64_t channel, std::int64_t token, float product) { on.added(channel, token) -= product; });
     }
-    find_factor(group, on.factor, on.added, scratch, [&](std::int64_t token) {
+    find_factor(group, on.factor, on.added, scratch, [&, this](std::int64_t token) {
       double whole = on.factor(token, token);
       for (std::int64_t k = 0; k < extents.rank; ++k) {
         whole += static_cast<double>(on.latest(k, token)) * static_cast<double>(on.latest(k, token));
@@ -303,7 +303,7 @@ struct renew_directions {
   template <Group G>
   TESSERA_FN double add_products(G const& group, renewal_memory const& on, std::int64_t row,
                                  std::int64_t archived) const {
-    auto const coordinate = [&](std::int64_t i, std::int64_t token) {
+    auto const coordinate = [&, this](std::int64_t i, std::int64_t token) {
       if (token >= archived) {
         return static_cast<double>(on.latest(i, token - archived));
       }
@@ -418,7 +418,7 @@ struct renew_directions {
     std::int64_t const depth = beside.data != nullptr ? on.basis : extents.rank;
     std::int64_t const at_once = clamp(most_basis / depth, std::int64_t{1}, std::int64_t{rows_at_once});
     for (std::int64_t first = 0; first < count; first += at_once) {
-      each(group, at_once, depth, [&](std::int64_t i, std::int64_t k) {
+      each(group, at_once, depth, [&, this](std::int64_t i, std::int64_t k) {
         std::int64_t const row = min(first + i, count - 1);
         scratch.rows[i * depth + k] =
             k < extents.rank ? static_cast<float>(load(rows(row, k))) : beside(row, k - extents.rank);
@@ -471,7 +471,7 @@ struct renew_directions {
   /// Empties the slots, whose keys were rebuilt with the old directions.
   template <Group G>
   TESSERA_FN void forget_slots(G const& group, cached_sequence const& known) const {
-    each(group, extents.key_heads, extents.slots, [&](std::int64_t head, std::int64_t slot) {
+    each(group, extents.key_heads, extents.slots, [&, this](std::int64_t head, std::int64_t slot) {
       std::int32_t& id = memory.slot_ids(sequence, head, slot);
       if (id >= 0) {
         memory.chunk_slots(known.first + id, head) = static_cast<std::int16_t>(chunk_slot::archived);

@@ -108,7 +108,7 @@ struct loss_part_costs {
   /// How many entries, a multiple of `step` and at most as many as a part's, cost least: a part that is up to a quarter
   /// smaller may keep more workers busy.
   [[nodiscard]] constexpr std::int64_t cheapest_entries(loss_part_extents const& most, std::int64_t step) const {
-    auto const cost = [&](std::int64_t entries) { return of_entry({most.tokens, most.channels, entries}); };
+    auto const cost = [&, this](std::int64_t entries) { return of_entry({most.tokens, most.channels, entries}); };
     std::int64_t best = max(most.entries / step * step, step);
     std::int64_t const least = max(most.entries - most.entries / 4, step);
     for (std::int64_t entries = best - step; entries >= least; entries -= step) {
@@ -232,7 +232,7 @@ struct loss_products_beside_reduction {
   /// How many panels of hidden states, a multiple of `step`, are multiplied before the others, which then run beside
   /// their reduction, where there is no classifier's gradient; all: they are multiplied together.
   [[nodiscard]] constexpr std::int64_t early_hidden_panels(std::int64_t step) const {
-    auto const turns = [&](std::int64_t panels, std::int64_t of) {
+    auto const turns = [&, this](std::int64_t panels, std::int64_t of) {
       return divide_up(panels * channel_tiles, of) * entry_steps;
     };
     std::int64_t best = hidden_panels;

@@ -98,7 +98,7 @@ class stored_streams {
   template <class ListFor, class Beside, class Receive, class ReceiveHeads>
   void exchange(ListFor const& list_for, Beside const& beside, Receive const& receive,
                 ReceiveHeads const& receive_heads) const {
-    joining(wire_, [&] {
+    joining(wire_, [&, this] {
       wire_.follow();
       if (layout_.head > 0) {
         send_heads(list_for);
@@ -129,7 +129,7 @@ class stored_streams {
   void decode(Exec const& on, std::int64_t which, TargetOf const& target_of) const {
     std::vector<typename Codec::target> targets;
     array_view<std::byte const> const streams = space_[at_.streams];
-    each_other([&](int from) {
+    each_other([&, this](int from) {
       targets.push_back({layout_.spec_of(which), slot_in(streams, place(from, ranks_.rank()), which), target_of(from)});
     });
     chunks::decode(on, layout_, targets, space_[at_.decode]);
@@ -187,7 +187,7 @@ class stored_streams {
 
   template <class ListFor>
   void send_heads(ListFor const& list_for) const {
-    each_other([&](int to) {
+    each_other([&, this](int to) {
       wire_.executor().copy(list_for(to).slice(0, 0, layout_.head),
                             at_peer(at_.heads, to).slice(0, place(ranks_.rank(), to) * layout_.head, layout_.head));
     });
@@ -195,7 +195,7 @@ class stored_streams {
   template <class ListFor>
   void encode(std::int64_t which, ListFor const& list_for) const {
     std::vector<typename Codec::source> sources;
-    each_other([&](int to) {
+    each_other([&, this](int to) {
       std::int64_t* const sizes = space_[at_.sizes].data + place(to, ranks_.rank()) * layout_.chunks;
       sources.push_back(chunks::source_of(layout_, which, list_for(to),
                                           slot_in(at_peer(at_.streams, to), place(ranks_.rank(), to), which),

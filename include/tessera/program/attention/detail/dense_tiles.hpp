@@ -269,7 +269,7 @@ struct dense_tiles {
         columns_of, state.seen);
     product::each_with_row(
         group, scores,
-        [&](int row, int column, float& score, seen_columns const& seen) {
+        [&, this](int row, int column, float& score, seen_columns const& seen) {
           if (column >= seen.first && column < seen.end) {
             score *= to_base_2;
             if constexpr (!std::is_same_v<Bias, no_bias>) {
@@ -287,7 +287,7 @@ struct dense_tiles {
   TESSERA_FN void add_values(G const& group, row_states<G>& state, typename words<G>::scores::sum_tile const& weights,
                              scratch_type& scratch, typename words<G>::results::sum_tile (&totals)[parts]) const {
     using product = typename words<G>::results;
-    each_constant<parts>([&](auto part) {
+    each_constant<parts>([&, this](auto part) {
       if (part.value * width < shape.channels) {
         product::each_with_row(
             group, totals[part.value], [](int, int, float& total, float factor) { total *= factor; }, state.factor);
@@ -302,7 +302,7 @@ struct dense_tiles {
                               typename words<G>::results::sum_tile (&totals)[parts], scratch_type& scratch) const {
     using product = typename words<G>::results;
     typename product::template row_values<finished_row> finished;
-    auto const finish = [&](int row, finished_row& to, state_type const& softmax) {
+    auto const finish = [&, this](int row, finished_row& to, state_type const& softmax) {
       to = at.first_query + row < shape.queries
                ? results.finish(at.sequence, at.head, at.first_query + row, row_type{softmax, softmax.sum})
                : no_attention_row();
@@ -310,7 +310,7 @@ struct dense_tiles {
     product::each_row(group, finish, finished, state.softmax);
     product::each_row_once(
         group,
-        [&](int row, finished_row const& of_row) {
+        [&, this](int row, finished_row const& of_row) {
           if (at.first_query + row < shape.queries) {
             results.write_log_sum_exp(at.sequence, at.head, at.first_query + row, of_row);
           }
@@ -318,7 +318,7 @@ struct dense_tiles {
         finished);
     product::each_row_once(
         group, [&](int row, finished_row const& of_row) { scratch.finished[row] = of_row; }, finished);
-    each_constant<parts>([&](auto part) {
+    each_constant<parts>([&, this](auto part) {
       group.sync();  // all lanes have read what was there before
       product::each(group, totals[part.value],
                     [&](int row, int column, float total) { scratch.total(row, column) = total; });

@@ -50,8 +50,9 @@ struct merge_rows {
     constexpr int most = most_channels / lanes;
     auto const channels = static_cast<int>(results.shape.channels);
     reducer_type const reducer;
-    row_type whole = begin_parts(
-        reducer, splits, [&](int split) -> row_type const& { return partials.rows(split, sequence, head, query); });
+    row_type whole = begin_parts(reducer, splits, [&, this](int split) -> row_type const& {
+      return partials.rows(split, sequence, head, query);
+    });
     row_type const nothing = whole;
     float totals[most] = {};
     for (int split = 0; split < splits; ++split) {

@@ -51,7 +51,7 @@ struct localize_labels {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, labels.size(), [&](std::int64_t token) {
+    each_index<lanes>(group, which, labels.size(), [&, this](std::int64_t token) {
       std::int64_t const row = tokens.row_of[token];
       labels[token] = row < 0 ? none : local(tokens.labels[row]);
     });
@@ -283,7 +283,7 @@ struct split_rank_rows {
     if (which == 0) {
       calls.compare(group);
     }
-    each_index<lanes>(group, which, targets.size(), [&](std::int64_t row) {
+    each_index<lanes>(group, which, targets.size(), [&, this](std::int64_t row) {
       Target target{0};
       for (std::int64_t rank = 0; rank < rows.extent(0); ++rank) {
         states(rank, row) = rows(rank, row).state;
@@ -365,7 +365,7 @@ struct copy_rows {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, count[0], [&](std::int64_t row) {
+    each_index<lanes>(group, which, count[0], [&, this](std::int64_t row) {
       row_lse[row] = log_sum_exp[row];
       row_entropy[row] = entropy[row];
     });

@@ -94,7 +94,7 @@ struct localize_targets {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, entries.size(), [&](std::int64_t i) {
+    each_index<lanes>(group, which, entries.size(), [&, this](std::int64_t i) {
       std::int64_t const token = i / entries.extent(1);
       std::int64_t const place = i % entries.extent(1);
       std::int64_t const label = own_labels[token];
@@ -125,7 +125,7 @@ struct localize_label_targets {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, own_labels.size(), [&](std::int64_t token) {
+    each_index<lanes>(group, which, own_labels.size(), [&, this](std::int64_t token) {
       std::int64_t const row = tokens.row_of[token];
       bool const is_own = row >= 0 && own.contain(tokens.labels[row]);
       entries(token, 0) = is_own ? own_labels[token] : static_cast<std::int32_t>(rank_target_rows::none);
@@ -188,7 +188,7 @@ struct localize_chosen {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, local.size(), [&](std::int64_t i) {
+    each_index<lanes>(group, which, local.size(), [&, this](std::int64_t i) {
       std::int64_t const token = i / local.extent(1);
       std::int64_t const place = i % local.extent(1);
       auto const entry = static_cast<std::int64_t>(entries(token, place));
@@ -214,7 +214,7 @@ struct finish_chosen {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, logits.size(), [&](std::int64_t i) {
+    each_index<lanes>(group, which, logits.size(), [&, this](std::int64_t i) {
       std::int64_t const token = i / logits.extent(1);
       std::int64_t const place = i % logits.extent(1);
       auto const entry = static_cast<std::int64_t>(entries(token, place));

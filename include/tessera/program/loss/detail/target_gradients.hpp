@@ -50,7 +50,7 @@ struct prepare_target_gradients {
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    each_index<lanes>(group, which, by_loss.size(), [&](std::int64_t token) {
+    each_index<lanes>(group, which, by_loss.size(), [&, this](std::int64_t token) {
       float const given = upstream.data != nullptr ? upstream[is_reduced ? 0 : token] : 1.0F;
       float const own = is_reduced ? scale[0] * given : given;
       by_loss[token] = own;

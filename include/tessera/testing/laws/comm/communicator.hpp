@@ -68,22 +68,22 @@ class communicator_check {
     auto const sum = rank_reduction::sum;
     auto const none = static_cast<rank_reduction>(7);
     expect_refusal("a source of another size than the target's",
-                   [&] { ranks_.all_reduce(exec_, first(3), sum, first(2)); });
-    expect_refusal("a reduction that there is not", [&] { ranks_.all_reduce(exec_, first(2), none, first(2)); });
+                   [&, this] { ranks_.all_reduce(exec_, first(3), sum, first(2)); });
+    expect_refusal("a reduction that there is not", [&, this] { ranks_.all_reduce(exec_, first(2), none, first(2)); });
     expect_refusal("a target that is not all ranks' lists",
-                   [&] { ranks_.all_gather(exec_, first(3), first(3 * size_ + 1)); });
+                   [&, this] { ranks_.all_gather(exec_, first(3), first(3 * size_ + 1)); });
     expect_refusal("a source that is not all ranks' parts",
-                   [&] { ranks_.reduce_scatter(exec_, first(3 * size_ + 1), sum, first(3)); });
+                   [&, this] { ranks_.reduce_scatter(exec_, first(3 * size_ + 1), sum, first(3)); });
     expect_refusal("a list without memory",
-                   [&] { ranks_.all_reduce(exec_, array_view<float>(nullptr, 3), sum, first(3)); });
+                   [&, this] { ranks_.all_reduce(exec_, array_view<float>(nullptr, 3), sum, first(3)); });
     array_view<float> every_other = first(2);
     every_other.strides[0] = 2;
-    expect_refusal("a list with a stride", [&] { ranks_.all_reduce(exec_, first(2), sum, every_other); });
-    expect_refusal("a rank that there is not", [&] { ranks_.send(exec_, first(3), size_); });
-    expect_refusal("a negative rank", [&] { ranks_.receive(exec_, -1, first(3)); });
-    expect_refusal("its own rank outside of grouped()", [&] { ranks_.send(exec_, first(3), rank_); });
+    expect_refusal("a list with a stride", [&, this] { ranks_.all_reduce(exec_, first(2), sum, every_other); });
+    expect_refusal("a rank that there is not", [&, this] { ranks_.send(exec_, first(3), size_); });
+    expect_refusal("a negative rank", [&, this] { ranks_.receive(exec_, -1, first(3)); });
+    expect_refusal("its own rank outside of grouped()", [&, this] { ranks_.send(exec_, first(3), rank_); });
     expect_refusal("parts that all_to_all does not share evenly",
-                   [&] { all_to_all(exec_, ranks_, first(3 * size_ + (size_ > 1)), first(3 * size_ + 1)); });
+                   [&, this] { all_to_all(exec_, ranks_, first(3 * size_ + (size_ > 1)), first(3 * size_ + 1)); });
     check_all_reduce<float>(sum, 7);
     check_pairs<float>(7);
   }
@@ -217,7 +217,7 @@ class communicator_check {
   template <class T>
   void check_pairs(std::int64_t count) {
     auto const length = [&](int from, int to, int which) { return count + (from + 2 * to + which) % 3; };
-    auto const content = [&](int from, int to, int which) {
+    auto const content = [&, this](int from, int to, int which) {
       return numbers<T>(from + size_ * (to + size_ * which), length(from, to, which));
     };
     std::vector<rank_list<T, Exec>> sources;
@@ -228,7 +228,7 @@ class communicator_check {
         targets.emplace_back(exec_, std::vector<T>(static_cast<std::size_t>(length(other, rank_, which))));
       }
     }
-    ranks_.grouped([&] {
+    ranks_.grouped([&, this] {
       for (int i = 0; i < 2 * size_; ++i) {
         int const from = size_ - 1 - i % size_;
         ranks_.receive(exec_, from, targets[static_cast<std::size_t>(i / size_ * size_ + from)].view());
@@ -251,7 +251,7 @@ class communicator_check {
     rank_list<T, Exec> held(exec_, numbers<T>(rank_, count));
     rank_list<T, Exec> next(exec_, std::vector<T>(static_cast<std::size_t>(count)));
     for (int step = 1; step <= size_; ++step) {
-      ranks_.grouped([&] {
+      ranks_.grouped([&, this] {
         if ((rank_ + step) % 2 == 0) {
           ranks_.send(exec_, held.view(), (rank_ + 1) % size_);
         }
