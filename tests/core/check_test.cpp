@@ -83,3 +83,11 @@ TEST_CASE("views without memory are refused if they have elements", "[host]") {
   CHECK_THROWS_WITH(check_memory("f", "keys", array_view<float>(nullptr, 3)),
                     "f: the keys have no memory but 3 elements");
 }
+
+TEST_CASE("messages show numbers near zero, and others with six places behind the point", "[host]") {
+  CHECK(join("a ", 0.0F, ", ", -2.0F, ", ", 1.5, ", ", 0.25F) == "a 0.000000, -2.000000, 1.500000, 0.250000");
+  CHECK(join(1e-39F) == "1e-39");
+  CHECK(join(-1e-9) == "-1e-09");
+  CHECK(join(0.000244140625F) == "0.000244141");
+  CHECK(join(0.001F) == "0.001000");
+}

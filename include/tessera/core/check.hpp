@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #if !defined(__CUDACC_RTC__)
+#include <cstdio>
 #include <string>
 #endif
 
@@ -40,6 +41,16 @@ inline void append(std::string& text, std::string const& part) {
 template <class Number>
 requires std::is_arithmetic_v<Number>
 void append(std::string& text, Number part) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    constexpr double smallest = 1e-3;  // six places behind the point show little of smaller numbers
+    auto const number = static_cast<double>(part);
+    if (number != 0 && number > -smallest && number < smallest) {
+      char digits[32];
+      std::snprintf(digits, sizeof(digits), "%.6g", number);
+      text += digits;
+      return;
+    }
+  }
   text += std::to_string(part);
 }
 

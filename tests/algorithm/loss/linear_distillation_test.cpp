@@ -377,7 +377,7 @@ TEST_CASE("distillation refuses what does not fit together, with both values", "
   CHECK(of([](two_passes& t, auto&) { t.p.options.temperature = 0.0F; }) ==
         "linear_distillation.forward: the temperature is 0.000000 but must be positive and finite");
   CHECK(of([](two_passes& t, auto&) { t.p.options.temperature = 1e-39F; }) ==
-        "linear_distillation.forward: the temperature is 0.000000, whose reciprocal is not finite");
+        "linear_distillation.forward: the temperature is 1e-39, whose reciprocal is not finite");
   CHECK(of([](two_passes& t, auto&) { t.p.options.softcap = -1.0F; }) ==
         "linear_distillation.forward: the softcap is -1.000000 but must be finite and not negative");
   CHECK(of([](two_passes& t, auto&) { t.p.options.teacher_softcap = infinity; }) ==

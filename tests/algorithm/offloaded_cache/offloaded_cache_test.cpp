@@ -346,6 +346,27 @@ TEST_CASE("workspaces of other plans and views without memory are refused by the
                     "offloaded_cache.decode: the numbers of sequences have no memory but 2 elements");
 }
 
+TEST_CASE("a prompt that is refused leaves the sequence as it was", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const s = make_sequence<float>(small_heads, 200, 11);
+  host_cache<full_rank, float> cache(small_heads, {120, 200}, embedding());
+  cache.prefill(exec, 0, s, 119);
+  exec.wait();
+  side_queue<cpu> const side(exec, full_rank::side_marks);
+  workspace_plan const planned = full_rank::plan_prefill(exec, cache.plan());
+  buffer<std::byte> room(planned.bytes());
+  std::vector<float> const numbers(static_cast<std::size_t>(small_heads.key_heads * 1000 * small_heads.channels));
+  auto const message = [&](std::int64_t tokens, std::int64_t channels) {
+    view<float const, 3> const given(numbers.data(), {small_heads.key_heads, tokens, channels});
+    return tessera_test::message_of(
+        [&] { full_rank::prefill(exec, side, cache.cache(), 0, given, given, workspace(planned, room.view())); });
+  };
+  CHECK(message(64, small_heads.channels - 1).find("offloaded_cache.prefill: dimension 2 of the keys has ") == 0);
+  CHECK(message(1000, small_heads.channels).find("offloaded_cache.prefill: the prompt has 1000 tokens but ") == 0);
+  exec.wait();
+  CHECK(cache.memory().sequences[0].tokens == 119);
+}
+
 TEST_CASE("parts of a step are all of its sequences, one after the other", "[host]") {
   for (value_store const store : {value_store::host, value_store::device}) {
     for (std::int64_t steps = 0; steps < 70; ++steps) {

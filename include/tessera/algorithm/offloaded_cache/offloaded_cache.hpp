@@ -194,11 +194,12 @@ struct offloaded_cache {
 
   // Prompts. Keys and values are key heads x tokens x channels, of any strides; keys are those before their rotation.
 
-  /// Enqueues a whole prompt at once: begin(), take(), finish().
+  /// Enqueues a whole prompt at once: begin(), take(), finish(). Where it throws, the sequence is as it was.
   template <Executor Exec, class Side, class T>
   static void prefill(Exec const& exec, Side const& side, cache_type<T> const& cache, std::int64_t sequence,
                       view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                       workspace const& space) {
+    check_take("offloaded_cache.prefill", exec, side, cache, {sequence, 0}, keys, values, space);
     offload_prompt prompt = begin(exec, cache, sequence, space);
     take(exec, side, cache, prompt, keys, values, space);
     finish(exec, side, cache, prompt, keys, values, space);
@@ -228,18 +229,9 @@ struct offloaded_cache {
   static void take(Exec const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
                    view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
                    workspace const& space) {
-    constexpr char const* here = "offloaded_cache.take";
-    detail::check_side(here, exec, side);
+    check_take("offloaded_cache.take", exec, side, cache, prompt, keys, values, space);
     offload_extents const& n = cache.plan.extents;
     std::int64_t const count = keys.extent(1);
-    detail::check_sequence(here, n, prompt.sequence);
-    check_prompt_room(here, cache.plan, space);
-    detail::check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
-    detail::check_heads(here, "values", values, {n.key_heads, count, n.channels});
-    check_reach(exec, here, "keys", keys, "values", values, "bytes of the workspace", space);
-    check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
-                       " tokens came before, which are no whole chunks of ", n.chunk);
-    check_room(here, cache, prompt.sequence, prompt.tokens + count);
     auto const first_row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const before = prompt.tokens / n.chunk;
     // Chunks that the ring will hold have no row, if there is no room for one.
@@ -358,6 +350,23 @@ struct offloaded_cache {
   }
 
  private:
+  /// Throws for a part of a prompt that does not fit the cache, or that programs do not reach.
+  template <class Exec, class Side, class T>
+  static void check_take(char const* here, Exec const& exec, Side const& side, cache_type<T> const& cache,
+                         offload_prompt const& prompt, view<std::type_identity_t<T> const, 3> keys,
+                         view<std::type_identity_t<T> const, 3> values, workspace const& space) {
+    detail::check_side(here, exec, side);
+    offload_extents const& n = cache.plan.extents;
+    std::int64_t const count = keys.extent(1);
+    detail::check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
+    detail::check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
+    detail::check_heads(here, "values", values, {n.key_heads, count, n.channels});
+    check_reach(exec, here, "keys", keys, "values", values, "bytes of the workspace", space);
+    check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
+                       " tokens came before, which are no whole chunks of ", n.chunk);
+    check_room(here, cache, prompt.sequence, prompt.tokens + count);
+  }
   template <class T>
   using element_of = typename plan_type<T>::element_type;
 
