@@ -117,6 +117,31 @@ struct dense_warps_tuning {
   }
 };
 
+/// What a call of dense_by_warps has beside queries, keys and values, and leaves.
+enum class dense_terms_kind {
+  none,
+  floats,  ///< nothing, with results in fp32
+  called,  ///< a line, or a function that is called for each score
+  loaded   ///< biases from memory
+};
+
+/// The policy of dense_by_warps for `Channels` channels and such terms: registers for terms are those of fewer keys.
+template <int Channels, dense_terms_kind Kind>
+struct dense_terms_tuning : dense_warps_tuning<Channels> {
+  using policy_type = dense_warps_policy;
+  TESSERA_FN constexpr policy_type operator()(int architecture) const {
+    policy_type policy = dense_warps_tuning<Channels>{}(architecture);
+    if (Kind == dense_terms_kind::floats) {
+      policy.keys = Channels > 64 ? policy.keys : 112;
+    } else if (Kind == dense_terms_kind::called) {
+      policy.keys = Channels > 128 ? 48 : Channels > 64 ? 48 : 96;
+    } else if (Kind == dense_terms_kind::loaded) {
+      policy.keys = Channels > 128 ? 32 : 64;
+    }
+    return policy;
+  }
+};
+
 /// The policy of dense_by_warps for `Channels` channels and lists of tiles: a thread block has the 64 queries of one.
 template <int Channels>
 struct dense_listed_tuning {
