@@ -13,8 +13,10 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
+#include <tessera/map/linear_bias.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/dense_by_warps.cuh>
+#include <tessera/program/attention/detail/dense_terms.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
 #include <tessera/program/attention/detail/merge_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -165,6 +167,7 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   template <class Call>
   static constexpr dense_terms_kind kind_of =
       has_bias_chunks<bias_type<Call>>                    ? dense_terms_kind::loaded
+      : LinearBias<bias_type<Call>>                       ? dense_terms_kind::line
       : !std::is_same_v<bias_type<Call>, no_bias>         ? dense_terms_kind::called
       : std::is_same_v<typename Call::result_type, float> ? dense_terms_kind::floats
                                                           : dense_terms_kind::none;
