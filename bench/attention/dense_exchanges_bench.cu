@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Measures what dense_attention in bf16 costs where a part of it is exchanged: with a bias that is linear, in memory or
-/// a function, with lists of half of the tiles, or with results in fp32. The exchange and the plain call run in turns.
+/// Measures what dense_attention in bf16 costs where a part of it is exchanged: with a bias that is linear, in memory
+/// or a function, with lists of half of the tiles, or with results in fp32. The exchange and the plain call run in turns.
 /// `of_plain` is the exchange's speed over the plain one's, with lists the speed for each tile that a block of 64
 /// queries visits. Errors are those of 256 rows against attention in double with the same bias.
 #include <cstddef>

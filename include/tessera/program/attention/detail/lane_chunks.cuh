@@ -16,9 +16,9 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Where a row of 32 lies if the rows that a lane's sums of mma.sync are of, in four neighbouring tiles of 8 columns, are
-/// to be neighbours: lane q of a row of sums has columns 8 j + 2 q and 8 j + 2 q + 1, which are then rows 8 q + 2 j and
-/// 8 q + 2 j + 1. The same function gives the row of a place.
+/// Where a row of 32 lies if the rows that a lane's sums of mma.sync are of, in four neighbouring tiles of 8 columns,
+/// are to be neighbours: lane q of a row of sums has columns 8 j + 2 q and 8 j + 2 q + 1, which are then rows 8 q + 2 j
+/// and 8 q + 2 j + 1. The same function gives the row of a place.
 TESSERA_FN constexpr int spread_row(int row) {
   return row / 32 * 32 + row / 2 % 4 * 8 + row / 8 % 4 * 2 + row % 2;
 }
