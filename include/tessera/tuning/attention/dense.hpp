@@ -134,7 +134,12 @@ enum class dense_terms_kind {
 ///                           96: .89, .91              48: .90, .90               32: .79, .79
 ///     a function           128: .79, .80              64: .89, .89               48: .78, .78
 ///                           96: .87, .89              48: .90, .91               32: .80, .80
-///     results in fp32      128: .92, .94 (spills)     64: .99, 1.00              48: .99, .99
+///     results in fp32      128: .92, .94 (spills)     64: 1.00, 1.01             48: .99, 1.00
+///                          112: 1.00, 1.01
+///     a dense_bias          64: .65, .65              64: .65, .64               64: .74, .76 (132 KiB)
+///                           96: .53, .51              32: .65, .64               32: .69, .69
+///                                                     32, 2 stages: .69, .66
+///     the same in pairs     96: .57, .57              64: .71, .68               32: .58, .58
 template <int Channels, dense_terms_kind Kind>
 struct dense_terms_tuning : dense_warps_tuning<Channels> {
   using policy_type = dense_warps_policy;
@@ -145,7 +150,9 @@ struct dense_terms_tuning : dense_warps_tuning<Channels> {
     } else if (Kind == dense_terms_kind::line || Kind == dense_terms_kind::called) {
       policy.keys = Channels > 128 ? (Kind == dense_terms_kind::line ? 48 : 32) : Channels > 64 ? 48 : 96;
     } else if (Kind == dense_terms_kind::loaded) {
-      policy.keys = Channels > 128 ? 32 : 64;
+      policy.keys = Channels > 64 ? 32 : 64;
+      policy.stages = Channels > 64 && Channels <= 128 ? 2 : 1;
+      policy.skips = false;
     }
     return policy;
   }
