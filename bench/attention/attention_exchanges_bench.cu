@@ -5,25 +5,20 @@
 /// bf16 to bf16 ("forward") or over codes that were made before ("codes"). `of_alias` is the exchange's speed over the
 /// alias's, with lists the speed for each tile that a block of 64 queries visits, with wider keys in operations a
 /// second. Errors are those of 256 rows against attention in double with the same bias.
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/attention/float8_attention.hpp>
 #include <tessera/exec/buffer.hpp>
-#include <tessera/map/dense_bias.hpp>
-#include <tessera/map/linear_bias.hpp>
 #include <tessera/map/listed_tiles.hpp>
 #include <tessera/sage_attention2.hpp>
 
+#include "support/attention_biases.cuh"
 #include "support/attention_problem.cuh"
 #include "support/attention_runs.cuh"
-#include "support/attention_terms.cuh"
 #include "support/cuda.cuh"
 #include "support/timing.cuh"
 

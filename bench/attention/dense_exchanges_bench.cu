@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Measures what dense_attention in bf16 costs where a part is exchanged: with a bias that is linear, in memory or
-/// a function, with lists of half of the tiles, or with results in fp32. The exchange and the plain call run in turns.
-/// `of_plain` is the exchange's speed over the plain one's, with lists the speed for each tile that a block of 64
-/// queries visits. Errors are those of 256 rows against attention in double with the same bias.
+/// Measures what dense_attention in bf16 costs where a part of it is exchanged: with a bias that is linear, in memory
+/// or a function, with lists of half of the tiles, or with results in fp32. The exchange and the plain call run in
+/// turns. `of_plain` is the exchange's speed over the plain one's, with lists the speed for each tile that a block of
+/// 64 queries visits. Errors are those of 256 rows against attention in double with the same bias.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/map/no_bias.hpp>
 
+#include "support/attention_biases.cuh"
 #include "support/attention_problem.cuh"
-#include "support/attention_terms.cuh"
 #include "support/cuda.cuh"
 #include "support/timing.cuh"
 
@@ -83,7 +83,8 @@ void measure_dense_exchange(benchmark::State& state, bench::attention_problem& p
   dense_exchange<bfloat16, no_bias> const plain(problem, {}, {});
   bench::race seconds{};
   for (auto _ : state) {
-    seconds = bench::alternate(problem.exec().stream, ours, plain);
+    seconds = bench::alternate(
+        problem.exec().stream, [&] { ours(); }, [&] { plain(); });
     state.SetIterationTime(seconds.ours);
   }
   ours();

@@ -38,7 +38,7 @@ struct within_warps_limits : Tuning {
     int const sums = policy.tiles * (Channels / 2 + policy.keys / 2);         // in registers of a thread
     int const queries = policy.keeps_queries ? policy.tiles * Channels / 4 : 0;
     return policy.keys % 16 == 0 && policy.stages >= 1 && policy.stages <= 2 && policy.blocks >= 1 &&
-           shared_memory <= 99 * 1024 && shared_memory * policy.blocks <= (policy.walks_lists ? 227 : 163) * 1024 &&
+           shared_memory <= 99 * 1024 && shared_memory * policy.blocks <= 163 * 1024 &&
            sums + queries < 65536 / (32 * policy.warps * policy.blocks) && sums + queries < 255;
   }
 };
@@ -51,6 +51,21 @@ struct of_lists : within_warps_limits<dense_listed_tuning<Channels>, Channels> {
            16 * policy.tiles * policy.warps == attention_block_list::queries && 128 % policy.keys == 0;
   }
 };
+
+/// Checks the policies of terms. Eight neighbouring keys of each 32 are a lane's where biases are loaded.
+template <int Channels>
+void check_terms() {
+  using kind = dense_terms_kind;
+  CHECK(
+      testing::check_laws<within_warps_limits<dense_terms_tuning<Channels, kind::floats>, Channels>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<dense_terms_tuning<Channels, kind::line>, Channels>>().text().empty());
+  CHECK(
+      testing::check_laws<within_warps_limits<dense_terms_tuning<Channels, kind::called>, Channels>>().text().empty());
+  CHECK(
+      testing::check_laws<within_warps_limits<dense_terms_tuning<Channels, kind::loaded>, Channels>>().text().empty());
+  CHECK(dense_terms_tuning<Channels, kind::none>{}(800) == dense_warps_tuning<Channels>{}(800));
+  CHECK(dense_terms_tuning<Channels, kind::loaded>{}(800).keys % 32 == 0);
+}
 
 /// Costs are positive, and do not fall with the number of warpgroups.
 struct with_dense_costs : dense_split_tuning {
@@ -70,9 +85,12 @@ TEST_CASE("tunings of dense attention keep the laws, and their tiles and registe
   CHECK(testing::check_laws<with_dense_costs>().text().empty());
   CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<64>, 64>>().text().empty());
   CHECK(testing::check_laws<of_lists<64>>().text().empty());
+  check_terms<64>();
   CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<128>, 128>>().text().empty());
   CHECK(testing::check_laws<of_lists<128>>().text().empty());
+  check_terms<128>();
   CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<256>, 256>>().text().empty());
   CHECK(testing::check_laws<of_lists<256>>().text().empty());
+  check_terms<256>();
   CHECK(testing::check_laws<dense_warps_choice_tuning>().text().empty());
 }

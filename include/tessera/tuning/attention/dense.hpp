@@ -117,14 +117,58 @@ struct dense_warps_tuning {
   }
 };
 
+/// What a call of dense_by_warps has beside queries, keys and values, and leaves.
+enum class dense_terms_kind {
+  none,
+  floats,  ///< nothing, with results in fp32
+  line,    ///< a line
+  called,  ///< a function that is called for each score
+  loaded   ///< biases from memory
+};
+
+/// The policy of dense_by_warps for `Channels` channels and such terms: registers for terms are those of fewer keys.
+/// The part of the speed without terms, in turns, sm_80's code on an H200, full and causal, 16384 tokens:
+///
+///     keys of a tile       64 channels                128 channels               256 channels
+///     a line               128: .84, .88              64: .88, .88               48: .84, .84
+///                           96: .89, .91              48: .90, .90               32: .79, .79
+///     a function           128: .79, .80              64: .89, .89               48: .78, .78
+///                           96: .87, .89              48: .90, .91               32: .80, .80
+///     results in fp32      128: .92, .94 (spills)     64: 1.00, 1.01             48: .99, 1.00
+///                          112: 1.00, 1.01
+///     a dense_bias          64: .65, .65              64: .65, .64               64: .74, .76 (132 KiB)
+///                           96: .53, .51              32: .65, .64               32: .69, .69
+///                                                     32, 2 stages: .69, .66
+///     the same in pairs     96: .57, .57              64: .71, .68               32: .58, .58
+template <int Channels, dense_terms_kind Kind>
+struct dense_terms_tuning : dense_warps_tuning<Channels> {
+  using policy_type = dense_warps_policy;
+  TESSERA_FN constexpr policy_type operator()(int architecture) const {
+    policy_type policy = dense_warps_tuning<Channels>{}(architecture);
+    if (Kind == dense_terms_kind::floats && Channels <= 64) {
+      policy.keys = 112;
+    } else if (Kind == dense_terms_kind::line || Kind == dense_terms_kind::called) {
+      policy.keys = Channels > 128 ? (Kind == dense_terms_kind::line ? 48 : 32) : Channels > 64 ? 48 : 96;
+    } else if (Kind == dense_terms_kind::loaded) {
+      policy.keys = Channels > 64 ? 32 : 64;
+      policy.stages = Channels > 64 && Channels <= 128 ? 2 : 1;
+      policy.skips = false;
+    }
+    return policy;
+  }
+};
+
 /// The policy of dense_by_warps for `Channels` channels and lists of tiles: a thread block has the 64 queries of one.
+/// The speed for each tile over that without lists, lists of a random half of the tiles: 64 channels 0.92, causal 0.87
+/// (tiles of 128 keys, for which sm_80 has too few registers, 0.92 and 0.88), 128 channels 0.91 and 0.85 (tiles of 64
+/// keys, which take more shared memory, as much), 256 channels 0.90 and 0.86 (64 keys 0.87 and 0.84).
 template <int Channels>
 struct dense_listed_tuning {
   using policy_type = dense_warps_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{4, 1, 32, 1, true, 2, false, true}
-           : Channels > 64 ? policy_type{2, 2, 64, 1, false, 4, false, true}
-                           : policy_type{2, 2, 128, 1, false, 4, false, true};
+           : Channels > 64 ? policy_type{2, 2, 32, 1, false, 4, false, true}
+                           : policy_type{2, 2, 64, 1, false, 4, false, true};
   }
 };
 

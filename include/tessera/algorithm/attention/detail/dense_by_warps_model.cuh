@@ -13,8 +13,10 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
+#include <tessera/map/linear_bias.hpp>
 #include <tessera/map/no_bias.hpp>
 #include <tessera/program/attention/detail/dense_by_warps.cuh>
+#include <tessera/program/attention/detail/dense_terms.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
 #include <tessera/program/attention/detail/merge_rows.hpp>
 #include <tessera/program/attention/quantized_operands.hpp>
@@ -169,6 +171,14 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   }
 
  private:
+  /// What calls of a type have beside queries, keys and values.
+  template <class Call>
+  static constexpr dense_terms_kind kind_of =
+      has_bias_chunks<bias_type<Call>>                    ? dense_terms_kind::loaded
+      : LinearBias<bias_type<Call>>                       ? dense_terms_kind::line
+      : !std::is_same_v<bias_type<Call>, no_bias>         ? dense_terms_kind::called
+      : std::is_same_v<typename Call::result_type, float> ? dense_terms_kind::floats
+                                                          : dense_terms_kind::none;
   /// The programs of calls of a type.
   template <class Call, int Channels, dense_warps_policy Policy>
   using program_of =
@@ -183,7 +193,7 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
         constexpr dense_warps_policy policy = policy_of<dense_listed_tuning<channels>>(800);
         return function(std::type_identity<program_of<Call, channels, policy>>{});
       }
-      constexpr dense_warps_policy policy = policy_of<dense_warps_tuning<channels>>(800);
+      constexpr dense_warps_policy policy = policy_of<dense_terms_tuning<channels, kind_of<Call>>>(800);
       return function(std::type_identity<program_of<Call, channels, policy>>{});
     });
   }

@@ -237,7 +237,7 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
     int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
     auto const begin_tile = [&](auto const& from, dense_heads<T> const& heads, int first, key_tile& to) {
       std::int64_t const stride = heads.heads.stride(2);
-      from.further(first, stride).begin(to, stride, first < end_whole, group.lane);
+      from.further(first, stride).template begin<terms_type::spreads_keys>(to, stride, first < end_whole, group.lane);
       copies::commit();
     };
     auto first = uniform(static_cast<int>(next.key()));
@@ -273,11 +273,13 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
     auto const key_count = static_cast<int>(keys.tokens(at.sequence, at.key_head).rows());
     int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
     auto const begin_keys = [&](int first, int stage) {
-      from_keys.begin(scratch.keys[stage], key_stride, first < end_whole, group.lane);
+      from_keys.template begin<terms_type::spreads_keys>(scratch.keys[stage], key_stride, first < end_whole,
+                                                         group.lane);
       from_keys.move_on(key_stride);
     };
     auto const begin_values = [&](int first, int stage) {
-      from_values.begin(scratch.values[stage], value_stride, first < end_whole, group.lane);
+      from_values.template begin<terms_type::spreads_keys>(scratch.values[stage], value_stride, first < end_whole,
+                                                           group.lane);
       from_values.move_on(value_stride);
     };
     keep_queries(group, state, scratch);
@@ -411,7 +413,8 @@ struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::l
     scores::each_with_row(
         warp, tile,
         [](int, int column, float& score, seen_columns const& seen) {
-          score = column >= seen.first && column < seen.end ? score : -infinity;
+          int const key = terms_type::spreads_keys ? detail::spread_row(column) : column;
+          score = key >= seen.first && key < seen.end ? score : -infinity;
         },
         columns);
   }

@@ -4,11 +4,13 @@
 ///
 /// add() makes natural scores of products, of which the softmax then makes logits in base 2: so a bias is added by the
 /// multiply-add that scales its product. A line's biases at the tile's first key are another number for each row, which
-/// the softmax of the rows adds (placed_headroom_softmax); what is left of them is the same for all rows. Of biases
-/// from memory a lane loads pairs, those of its two neighbouring keys, where rows of them begin at multiples of pairs.
+/// the softmax of the rows adds (placed_headroom_softmax); what is left of them is the same for all rows. Biases from
+/// memory are loaded by 16 bytes where their rows begin at multiples of these: keys and values are copied to places
+/// where a lane's scores are of eight neighbouring keys (spread_row() in lane_chunks.cuh). A load of pairs would take
+/// as long for each, since a multiprocessor looks up one row a cycle.
 ///
 /// Instructions for each score beside those of attention without terms: a multiply-add with a line; with biases of
-/// 16 bits half a load, a conversion and a multiply-add; with a function what it takes, and a multiply-add.
+/// 16 bits an eighth of a load, a conversion and a multiply-add; with a function what it takes, and a multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -48,18 +50,20 @@ struct listed_keys {
 template <>
 struct listed_keys<false> {};
 
-/// Whether biases lie in memory as values that lanes load in pairs: those of a dense_bias of 16 bits or of float.
+/// Whether biases lie in memory as values that lanes load by 16 bytes: those of a dense_bias of 16 bits or of float.
 template <class Bias>
-inline constexpr bool has_bias_pairs = false;
-/// A dense_bias of 16 bits or of float has pairs.
+inline constexpr bool has_bias_chunks = false;
+/// A dense_bias of 16 bits or of float does.
 template <class T>
-inline constexpr bool has_bias_pairs<dense_bias<T>> = is_16_bit_float<T> || std::is_same_v<T, float>;
+inline constexpr bool has_bias_chunks<dense_bias<T>> = is_16_bit_float<T> || std::is_same_v<T, float>;
 
 /// Bias: no_bias or the caller's own. Scores: the row_tile of a warp, whose sums are those of mma.sync.
 template <class Bias, class Scores>
 struct dense_terms {
-  static constexpr bool has_line = LinearBias<Bias>;               ///< whether a row's biases lie on a line
-  static constexpr bool has_pairs = has_bias_pairs<Bias>;          ///< whether biases lie in memory
+  static constexpr bool has_line = LinearBias<Bias>;         ///< whether a row's biases lie on a line
+  static constexpr bool has_chunks = has_bias_chunks<Bias>;  ///< whether biases lie in memory
+  /// Whether keys and values lie where spread_row() says, so that a lane has eight neighbouring keys of each 32.
+  static constexpr bool spreads_keys = has_chunks;
   static constexpr bool are_none = std::is_same_v<Bias, no_bias>;  ///< whether nothing is added
   using softmax_type =
       std::conditional_t<has_line, placed_headroom_softmax,
@@ -105,9 +109,9 @@ struct dense_terms {
                                       States& states) const {
     if constexpr (has_line) {
       add_line(lane, of_head.slope, at, scale, scores, states);
-    } else if constexpr (has_pairs) {
-      if (at.is_plain && lies_in_pairs(bias)) {
-        add_pairs(lane, bias, at, scale, scores);
+    } else if constexpr (has_chunks) {
+      if (at.is_plain && lies_in_chunks(bias)) {
+        add_chunks(lane, bias, at, scale, scores);
       } else {
         add_function<false>(lane, bias, at, scale, scores);
       }
@@ -157,34 +161,49 @@ struct dense_terms {
     });
   }
 
-  /// Whether rows of biases begin at multiples of pairs.
+  /// Whether rows of biases begin at multiples of 16 bytes.
   template <class T>
-  __device__ __forceinline__ static bool lies_in_pairs(dense_bias<T> const& bias) {
+  __device__ __forceinline__ static bool lies_in_chunks(dense_bias<T> const& bias) {
     auto const& biases = bias.biases;
-    std::int64_t const odd = biases.stride(0) | biases.stride(1) | biases.stride(2);
-    return biases.stride(3) == 1 && odd % 2 == 0 &&
-           reinterpret_cast<std::uintptr_t>(biases.data) % (2 * sizeof(T)) == 0;
+    std::int64_t const strides = biases.stride(0) | biases.stride(1) | biases.stride(2);
+    constexpr auto in_chunk = static_cast<std::int64_t>(16 / sizeof(T));
+    return biases.stride(3) == 1 && strides % in_chunk == 0 && reinterpret_cast<std::uintptr_t>(biases.data) % 16 == 0;
   }
-  /// Two neighbouring values.
+  /// Eight neighbouring values.
   template <class T>
-  __device__ __forceinline__ static float2 pair_at(T const* from) {
-    if constexpr (std::is_same_v<T, float>) {
-      return *reinterpret_cast<float2 const*>(from);
-    } else {
-      return unpack_pair<T>(*reinterpret_cast<std::uint32_t const*>(from));
+  __device__ __forceinline__ static void load_eight(T const* from, float (&to)[8]) {
+    constexpr int chunks = static_cast<int>(sizeof(T)) / 2;
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      auto const four = reinterpret_cast<uint4 const*>(from)[chunk];
+      std::uint32_t const words[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (chunks == 2) {
+          to[4 * chunk + i] = __uint_as_float(words[i]);
+        } else {
+          float2 const pair = unpack_pair<T>(words[i]);
+          to[2 * i] = pair.x;
+          to[2 * i + 1] = pair.y;
+        }
+      }
     }
   }
   template <class T>
-  __device__ __forceinline__ static void add_pairs(int lane, dense_bias<T> const& bias, place const& at, float scale,
-                                                   sums& scores) {
+  __device__ __forceinline__ static void add_chunks(int lane, dense_bias<T> const& bias, place const& at, float scale,
+                                                    sums& scores) {
+    static_assert(column_tiles % 4 == 0);
     each_row([&](int t, int half) {
-      T const* const row = &bias.biases(at.sequence, at.head, query_of(lane, at, t, half), at.first_key + lane % 4 * 2);
+      T const* const row = &bias.biases(at.sequence, at.head, query_of(lane, at, t, half), at.first_key + lane % 4 * 8);
 #pragma unroll
-      for (int columns = 0; columns < column_tiles; ++columns) {
-        float2 const pair = pair_at(row + 8 * columns);
-        float(&four)[4] = scores.values[t][columns];
-        four[2 * half] = __fmaf_rn(four[2 * half], scale, pair.x);
-        four[2 * half + 1] = __fmaf_rn(four[2 * half + 1], scale, pair.y);
+      for (int columns = 0; columns < column_tiles; columns += 4) {
+        float biases[8];
+        load_eight(row + 8 * columns, biases);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          float& score = scores.values[t][columns + i / 2][2 * half + i % 2];
+          score = __fmaf_rn(score, scale, biases[i]);
+        }
       }
     });
   }
@@ -198,7 +217,8 @@ struct dense_terms {
     for (int columns = 0; columns < column_tiles; ++columns) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        int const key = at.first_key + 8 * columns + lane % 4 * 2 + i;
+        int const key = at.first_key + (spreads_keys ? columns / 4 * 32 + lane % 4 * 8 + columns % 4 * 2 + i
+                                                     : 8 * columns + lane % 4 * 2 + i);
         each_row([&](int t, int half) {
           int const query = query_of(lane, at, t, half);
           float& score = scores.values[t][columns][2 * half + i];

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <tessera/config.hpp>
 #include <tessera/core/with_constant.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
@@ -14,6 +15,13 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
+
+/// Where a row of 32 lies if the rows that a lane's sums of mma.sync are of, in four neighbouring tiles of 8 columns,
+/// are to be neighbours: lane q of a row of sums has columns 8 j + 2 q and 8 j + 2 q + 1, which are then rows 8 q + 2 j
+/// and 8 q + 2 j + 1. The same function gives the row of a place.
+TESSERA_FN constexpr int spread_row(int row) {
+  return row / 32 * 32 + row / 2 % 4 * 8 + row / 8 % 4 * 2 + row % 2;
+}
 
 /// Rows, Columns: of a tile. Lanes: those that copy it. Rows of the matrix have whole chunks of 16 bytes, and it has
 /// fewer than 2^30 of them.
@@ -38,22 +46,27 @@ struct lane_chunks {
             column < matrix.extent(1) ? static_cast<int>(matrix.extent(0) - row) - own_row : nothing};
   }
   /// Starts to copy the tile; chunks that are not there become zeros. `stride`: elements from row to row of the matrix.
-  /// `is_whole`: all rows and columns are there.
-  template <class Tile>
+  /// `is_whole`: all rows and columns are there. Spreads: rows lie where spread_row() says.
+  template <bool Spreads = false, class Tile>
   __device__ __forceinline__ void begin(Tile& to, std::int64_t stride, bool is_whole, int lane) const {
-    static_assert(Tile::rows == Rows && Tile::columns == Columns);
-    std::uint32_t const place = shared_address(&to.chunk(lane / in_row, lane % in_row * in_chunk));
+    static_assert(Tile::rows == Rows && Tile::columns == Columns && (!Spreads || Rows % 32 == 0));
+    int const own_row = lane / in_row;
+    std::uint32_t const place =
+        shared_address(&to.chunk(Spreads ? spread_row(own_row) : own_row, lane % in_row * in_chunk));
     std::uintptr_t const step = static_cast<std::uintptr_t>(stride) * sizeof(T);
-    constexpr auto bytes_apart = static_cast<std::uint32_t>(apart * Tile::stride * static_cast<int>(sizeof(T)));
+    constexpr auto row_bytes = Tile::stride * static_cast<int>(sizeof(T));
+    auto const bytes_to = [](auto i) {  // rows of a lane and of its first chunk differ in other bits
+      constexpr int rows = decltype(i)::value * apart;
+      return static_cast<std::uint32_t>((Spreads ? spread_row(rows) : rows) * row_bytes);
+    };
     if (is_whole) {
       each_constant<count>([&](auto i) {
-        async_copy_16_behind<0>(place + i.value * bytes_apart,
-                                reinterpret_cast<void const*>(first + i.value * apart * step));
+        async_copy_16_behind<0>(place + bytes_to(i), reinterpret_cast<void const*>(first + i.value * apart * step));
       });
     } else {
       each_constant<count>([&](auto i) {
-        async_copy_16_or_zero(place + i.value * bytes_apart,
-                              reinterpret_cast<void const*>(first + i.value * apart * step), i.value * apart < left);
+        async_copy_16_or_zero(place + bytes_to(i), reinterpret_cast<void const*>(first + i.value * apart * step),
+                              i.value * apart < left);
       });
     }
   }
