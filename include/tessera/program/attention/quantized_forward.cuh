@@ -23,26 +23,25 @@
 ///     channels   tensor cores   instructions   with e4m3
 ///     256        512 + 528      494            438
 ///     128        256 + 272      368            307
-///      64        128 + 144      328            258
+///      64        192 + 144      250            286 (128 + 144)
 ///
-/// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
-/// possible: about 110 instructions more a tile for a dense_bias. Of scores of mean queries and of a LinearBias it is
-/// 30 fewer, since tensor cores make what sums begin at, in 64 cycles more (attention/detail/correction_products.cuh,
-/// attention/detail/line_products.cuh).
+/// With 64 channels tensor cores make 1.5 2^23, at which sums begin, in 64 cycles, so that lanes need not make floats of
+/// them (attention/detail/line_products.cuh). Terms that are added to scores (attention/detail/score_terms.cuh) are what
+/// sums begin at, where that is possible: about 110 instructions more a tile for a dense_bias. Of scores of mean queries
+/// and of a LinearBias it is 30 fewer, since tensor cores make them, too (attention/detail/correction_products.cuh).
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
 ///
-/// Queries and keys may have more channels than values (score_channels): 192 with 128. Where a head has fewer channels
-/// than the program, TMA fills queries and keys with zeros. Values of the missing channels are whatever lies in shared
-/// memory; so are their outputs, which are not stored.
+/// Queries and keys may have more channels than values (score_channels). Where a head has fewer channels than the
+/// program, TMA fills queries and keys with zeros; values of the missing channels are whatever lies in shared memory.
 ///
-/// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
-/// shared memory. Work items without a tile load nothing and write zeros. Tiles that need a mask, at the ends of the
-/// interval of keys that rows see, are processed in separate loops.
+/// Sequences may differ in length. The extents of a sequence are looked up once for a work item and kept in shared
+/// memory. Work items without a tile load nothing and write zeros. Tiles that need a mask have separate loops.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
@@ -84,6 +83,8 @@ struct warpgroup_attention {
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
+  /// Warps that make codes of queries: those of the producer's warpgroup that have nothing else to do.
+  static constexpr int query_coders = Weighing::is_listed ? 2 : 3;
 
   pipeline_type pipeline;               ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
@@ -119,7 +120,7 @@ struct warpgroup_attention {
 
  private:
   /// What the other warps of the producer's warpgroup do: number 1 merges lists, 2 and 3 make operands of the scores of
-  /// mean queries, or all of them make codes of queries.
+  /// mean queries, or all that have nothing else to do make codes of queries.
   __device__ __forceinline__ void help_producer(scratch_type& scratch, int warp) const {
     if constexpr (Weighing::is_listed) {
       if (warp == 1) {
@@ -131,15 +132,17 @@ struct warpgroup_attention {
       if (warp > 1) {
         scratch.begun.convert(warp - 2, scratch.terms, scratch.key_scales, scratch.key_ring);
       }
-    } else if constexpr (!Weighing::is_listed && shape::makes_query_codes) {
-      if (pipeline.query_coders > 0) {
-        queries.encode_next_blocks(pipeline, scratch, warp - 1);
+    } else if constexpr (shape::makes_query_codes) {
+      constexpr int first = 4 - query_coders;
+      if (pipeline.query_coders > 0 && warp >= first) {
+        queries.encode_next_blocks(pipeline, scratch, warp - first);
       }
     }
   }
 
   using rows_type = typename Weighing::rows_type;
-  using tile_reader = pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>;
+  using tile_reader = std::conditional_t<Policy.joins_rings, joined_reader<Policy.stages>,
+                                         pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>>;
   using query_step = read_step<shape::query_stages>;
   using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<typename Weighing::score_code, attention_tile_keys>;
@@ -153,6 +156,7 @@ struct warpgroup_attention {
     matrix_descriptor queries;                  ///< codes of this warpgroup's rows
     matrix_descriptor keys;                     ///< the first stage's codes of keys
     matrix_descriptor values;                   ///< the first stage's codes of values
+    matrix_descriptor begun;                    ///< right operand of what sums begin at without terms
     float const* query_scales;                  ///< scales of the rows of all warpgroups
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
@@ -167,6 +171,9 @@ struct warpgroup_attention {
     state.warp = uniform(static_cast<int>(thread_index() / 32));
     state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
+    if constexpr (pipeline_type::begins_at_base) {
+      state.begun = prepared(scratch.begun.right_operand());
+    }
     typename pipeline_type::query_state query;
     for (query_step const at : pipelined(late_reader(query), received_by_warp(scratch.work, query))) {
       attend(scratch, state, at);
@@ -293,7 +300,7 @@ struct warpgroup_attention {
           static_cast<void>(reads.begin_step(0));
           do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, tile);
         },
-        [&] { pass_over_listed<Policy.stages>(scratch.key_ring, scratch.value_ring, state.tile); });
+        [&] { pass_over_listed(reads, scratch.key_ring, scratch.value_ring, state.tile); });
   }
 
   /// Attends over the tile at `state.tile`, of which the keys are there. Tile: a known_tile or a listed_tile.
@@ -301,14 +308,23 @@ struct warpgroup_attention {
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
                                           Tile const& tile) const {
     if constexpr (terms_type::is_none) {
-      start_scores<false>(state);
+      constexpr bool has_begun = pipeline_type::begins_at_base;
+      [[maybe_unused]] line_products::mma::a_tile left;
+      if constexpr (has_begun) {
+        line_products::make_left_of_base(left);
+        line_products::start(state.scores, left, state.begun);
+      }
+      start_scores<has_begun>(state);
       lane_scales_read const scales = scales_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
       std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
       await_multiply<0>(state.scores);
+      if constexpr (has_begun) {
+        pin_registers(left);
+      }
       float const scale = Weighing::is_listed ? scales.behind(state.scores[0], pipeline.keys < 0) : scales.product();
       reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
       key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
-      state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
+      state.rows.template take<Mask, Scales, has_begun>(state.scores, scale, limits, tile.is_first(), state.factor);
     } else if constexpr (pipeline_type::begins_at_corrections && Scales == tile_scales::small) {
       take_begun<Mask>(scratch, state, reads, tile);
     } else if constexpr (pipeline_type::begins_at_line && Scales == tile_scales::small) {
@@ -334,9 +350,7 @@ struct warpgroup_attention {
     begin_multiply(state.scores);
     correction_mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores),
                              scratch.begun.left_of(warpgroup), scratch.begun.right_of(state.tile.stage), false);
-    // Products of another shape and type are added to the same registers behind a fence, with which start_scores()
-    // begins (PTX ISA, wgmma.fence). A wait in its place takes 2.6 % of the time.
-    start_scores<true>(state);
+    start_scores<true>(state);  // begins with a fence, as products of another type need (PTX ISA, wgmma.fence)
     auto const limits_of_tile = scratch.begun.limits[state.tile.stage][warpgroup];
     float const units = scratch.begun.units[state.warp];
     float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
@@ -368,11 +382,8 @@ struct warpgroup_attention {
     bool const has_begun = all_of_warp((line_products::has_room(quotient) & rows_type::has_room(line.offset)) != 0);
     line_products::mma::a_tile left;
     line_products::make_left(has_begun ? quotient : 0.0F, left);
-    pin_registers(left);
-    begin_multiply(state.scores);
-    line_products::mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores), left,
-                                 scratch.begun.right_operand(), false);
-    start_scores<true>(state);  // begins with a fence, as in take_begun()
+    line_products::start(state.scores, left, scratch.begun.right_operand());
+    start_scores<true>(state);
     await_multiply<0>(state.scores);
     pin_registers(left);
     reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));

@@ -21,8 +21,12 @@ struct warpgroup_attention_policy {
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
   bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
   int score_channels = 0;     ///< channels of queries and keys; 0: as many as values have
-  /// Whether sums of products begin at terms that tensor cores make: scores of mean queries, or lines.
+  /// Whether sums of products begin at what tensor cores make: scores of mean queries, lines, or, where nothing is
+  /// added, the float whose bits make floats of integers.
   bool begins_at_products = false;
+  /// Whether a tile's keys and values arrive together, and are released together; else keys are released, and loaded
+  /// again, before values are.
+  bool joins_rings = false;
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -78,6 +82,20 @@ struct warpgroup_attention_policy {
 ///     descriptors kept, an elected lane arrives           .992    .983
 ///     an elected lane arrives                             .995    .996
 ///
+/// Row words and pipelined loops took 2.4 % of the 64 channels' full speed again (another register spilled in each
+/// tile, and other orders of instructions). TFLOP/s over codes, in turns in one process, with the same bits; "this" has
+/// keys and values of a tile at the same barriers, so that a tile has one wait and one arrival in place of two and
+/// three, and tensor cores make 1.5 2^23, at which sums begin:
+///
+///     64 channels                                  16K   causal    4K   instructions a tile
+///     loops over registers by hand                 881    790     774   318, 8 conflicts of banks (see below)
+///     row words                                                         319, 7 conflicts
+///     and pipelined loops                          873    789           321, 7 conflicts
+///     and outputs in other banks                   860    790     782   319
+///     and common barriers                          892    810     801   313
+///     and scales of queries in a register          891    809     804   311
+///     and sums that begin at 1.5 2^23: this        THIS
+///
 /// With 256 channels, warpgroups that alternate by named barriers, so that products of one run beside the softmax of
 /// the other, are slower: .91 and causal .90 if a turn has the products of values and the next scores, .97 and causal
 /// .97 if it has scores alone.
@@ -130,7 +148,7 @@ struct warpgroup_attention_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false, false}
            : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false}
-                           : policy_type{4, 6, 64, 0, 32, 112, true, true};
+                           : policy_type{4, 6, 64, 0, 32, 112, true, true, 0, true, true};
   }
 };
 
@@ -349,7 +367,7 @@ struct attention_list_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false, false}
            : Channels > 64 ? policy_type{3, 5, 128, 0, 32, 160, false, false}
-                           : policy_type{4, 8, 64, 0, 32, 112, false, true};
+                           : policy_type{4, 8, 64, 0, 32, 112, false, true, 0, true, true};
   }
 };
 
