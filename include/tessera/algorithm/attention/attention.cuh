@@ -244,7 +244,7 @@ void run_warpgroup_attention(basic_cuda<Architectures> const& exec, attention_ca
           multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
   program.split_output.slots = slots::in(call.work_splits, 2 * pipeline.splits.ranges, shape::rows, shape::channels);
   program.queries = {call.queries, call.query_factor, static_cast<float>(Method::score_quantizer::highest)};
-  pipeline.query_coders = call.queries.data != nullptr ? Kernel::query_coders : 0;
+  pipeline.query_coders = call.queries.data != nullptr ? decltype(program.queries)::coders : 0;
   program.terms = {without_list(call.bias)};
   bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
@@ -433,19 +433,18 @@ std::int64_t count_of_halves(basic_cuda<Architectures> const& exec, quantized_re
 }
 
 /// On sm_90a warpgroup_attention makes codes of queries itself where they lie in whole vectors, lose no mean, and
-/// neither log-sum-exps nor sinks need their scores against the mean key. There may be lists of tiles, but no bias.
-template <class Architectures, class Method, class T, class Bias>
-bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
+/// neither log-sum-exps nor sinks need their scores against the mean key.
+template <class Architectures, class Method, class T>
+bool codes_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                    head_view<T const> const& queries) {
   constexpr bool makes_codes =
-      std::is_same_v<bias_without_list<Bias>, no_bias> && !quantized_regions<Method>::smooths_queries &&
-      code_step<typename Method::score_quantizer> == 1 &&
-      !detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T, Bias>>();
+      !quantized_regions<Method>::smooths_queries && code_step<typename Method::score_quantizer> == 1 &&
+      !detail::refuses_types_of_attention<basic_cuda<Architectures>, attention_call<Method, T>>();
   if constexpr (makes_codes) {
     bool const needs_scores = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
     return !needs_scores && call.query_starts.first.data == nullptr && call.shape.batch * call.shape.queries > 0 &&
-           call.shape.has_equal_channels() && (is_listed<Bias> || detail::refuses_few_queries(call)) &&
-           detail::has_whole_vectors(queries) && !quantized_forward_model::refuses_codes(exec, call);
+           call.shape.has_equal_channels() && detail::refuses_few_queries(call) && detail::has_whole_vectors(queries) &&
+           !quantized_forward_model::refuses_codes(exec, call);
   }
   return false;
 }

@@ -249,8 +249,7 @@ struct attention {
     exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
     call.has_cleared_counters = true;
     attention_inputs<T> uncoded = in;
-    if constexpr (std::is_same_v<T, Result> &&
-                  std::is_same_v<Functions, attention_functions<typename Functions::bias_type>>) {
+    if constexpr (std::is_same_v<T, Result> && std::is_same_v<Functions, attention_functions<>>) {
       if (codes_queries(exec, call, in.queries)) {
         call.queries = in.queries;
         call.query_factor = scale_of(shape, options.softmax_scale) * detail::log2_of_e;

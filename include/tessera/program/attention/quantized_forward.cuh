@@ -25,19 +25,16 @@
 ///     128        256 + 272      368            307
 ///      64        192 + 144      250            286 (128 + 144)
 ///
-/// With 64 channels tensor cores make 1.5 2^23, at which sums begin, in 64 cycles, so that lanes need not make floats of
-/// them (attention/detail/line_products.cuh). Terms that are added to scores (attention/detail/score_terms.cuh) are what
-/// sums begin at, where that is possible: about 110 instructions more a tile for a dense_bias. Of scores of mean queries
-/// and of a LinearBias it is 30 fewer, since tensor cores make them, too (attention/detail/correction_products.cuh).
+/// With 64 channels sums begin at 1.5 2^23, which tensor cores make in 64 cycles (attention/detail/line_products.cuh).
+/// Terms (attention/detail/score_terms.cuh) are what sums begin at, where that is possible: about 110 instructions more
+/// for a dense_bias; 30 fewer for scores of mean queries (attention/detail/correction_products.cuh) and a LinearBias.
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
-///
 /// Queries and keys may have more channels than values (score_channels). Where a head has fewer channels than the
 /// program, TMA fills queries and keys with zeros; values of the missing channels are whatever lies in shared memory.
-///
-/// Sequences may differ in length. The extents of a sequence are looked up once for a work item and kept in shared
-/// memory. Work items without a tile load nothing and write zeros. Tiles that need a mask have separate loops.
+/// Extents of sequences, which may differ, are looked up once for a work item and kept in shared memory. Work items
+/// without a tile load nothing and write zeros. Tiles that need a mask have separate loops.
 #pragma once
 
 #include <cstdint>
@@ -83,8 +80,6 @@ struct warpgroup_attention {
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
-  /// Warps that make codes of queries: those of the producer's warpgroup that have nothing else to do.
-  static constexpr int query_coders = Weighing::is_listed ? 2 : 3;
 
   pipeline_type pipeline;               ///< extents and maps of the operands
   attention_output<Output> output;      ///< where results of whole work items go
@@ -120,7 +115,7 @@ struct warpgroup_attention {
 
  private:
   /// What the other warps of the producer's warpgroup do: number 1 merges lists, 2 and 3 make operands of the scores of
-  /// mean queries, or all that have nothing else to do make codes of queries.
+  /// mean queries, or all of them make codes of queries.
   __device__ __forceinline__ void help_producer(scratch_type& scratch, int warp) const {
     if constexpr (Weighing::is_listed) {
       if (warp == 1) {
@@ -132,10 +127,9 @@ struct warpgroup_attention {
       if (warp > 1) {
         scratch.begun.convert(warp - 2, scratch.terms, scratch.key_scales, scratch.key_ring);
       }
-    } else if constexpr (shape::makes_query_codes) {
-      constexpr int first = 4 - query_coders;
-      if (pipeline.query_coders > 0 && warp >= first) {
-        queries.encode_next_blocks(pipeline, scratch, warp - first);
+    } else if constexpr (!Weighing::is_listed && shape::makes_query_codes) {
+      if (pipeline.query_coders > 0) {
+        queries.encode_next_blocks(pipeline, scratch, warp - 1);
       }
     }
   }
@@ -157,7 +151,8 @@ struct warpgroup_attention {
     matrix_descriptor keys;                     ///< the first stage's codes of keys
     matrix_descriptor values;                   ///< the first stage's codes of values
     matrix_descriptor begun;                    ///< right operand of what sums begin at without terms
-    float const* query_scales;                  ///< scales of the rows of all warpgroups
+    /// Scales of the rows of all warpgroups, or that of the lane's rows.
+    std::conditional_t<pipeline_type::keeps_query_scale, float, float const*> query_scales;
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
     typename products_type::outputs_type outputs;
@@ -235,19 +230,24 @@ struct warpgroup_attention {
     state.queries = prepared(matrix_descriptor::rows_of<shape::row_bytes>(
         detail::plain_shared_address(scratch.query[query.stage]) +
         static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes)));
-    state.query_scales = scratch.query_scales[query.stage];
+    float const* const query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll
     for (float& output : state.outputs) {
       output = 0.0F;
     }
     shared_barrier& queries_are_read = query.when_full(scratch.query_ring);
+    if constexpr (pipeline_type::keeps_query_scale) {
+      state.query_scales = query_scales[thread_index_here() / 4];
+    } else {
+      state.query_scales = query_scales;
+    }
     if constexpr (pipeline_type::begins_at_corrections) {
       std::int32_t const row = uniform(own(scratch, state).row);
-      scratch.begun.set_rows(state.warp, state.query_scales, row / shape::warpgroup_rows,
+      scratch.begun.set_rows(state.warp, query_scales, row / shape::warpgroup_rows,
                              uniform(own(scratch, state).queries) - row);
     }
-    pipeline.route_large_scales(scratch, state.warp, state.query_scales,
+    pipeline.route_large_scales(scratch, state.warp, query_scales,
                                 rows_type::template most_scale<!terms_type::is_none>);
     return queries_are_read;
   }

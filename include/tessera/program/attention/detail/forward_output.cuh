@@ -155,7 +155,7 @@ struct attention_output {
     float const* const scales = value_scales + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{of.key_head} * channels + 2 * (lane % 4);
     T* const to[2] = {channels_of(of, of.row_of(0)), channels_of(of, of.row_of(1))};
-    constexpr int together = Most < 128 ? Most : 128;
+    constexpr int together = Most < 64 ? Most : 64;
 #pragma unroll
     for (int begin = 0; begin < Most; begin += together) {
       float2 scale[together / 8];

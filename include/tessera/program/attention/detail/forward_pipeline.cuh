@@ -57,6 +57,8 @@ struct attention_pipeline {
   static constexpr bool begins_at_line = Policy.begins_at_products && Terms::is_line;
   /// Whether sums begin at the line's base, so that they are bits of floats, without terms.
   static constexpr bool begins_at_base = Policy.begins_at_products && Terms::is_none;
+  /// Whether lanes have the scale of their queries in a register, for which there is room then.
+  static constexpr bool keeps_query_scale = begins_at_base && !IsListed;
   /// What sums begin at, if they begin at products.
   using begun_type = std::conditional_t<begins_at_corrections, correction_products<Policy.consumers, Policy.stages>,
                                         std::conditional_t<begins_at_line || begins_at_base, line_products, no_terms>>;

@@ -38,6 +38,7 @@ struct uncoded_block {
 /// Queries and what their codes follow from. T: bfloat16 or float16. Code: std::int8_t or float8_e4m3.
 template <class T, class Code>
 struct uncoded_queries {
+  static constexpr int coders = 3;       ///< warps that make codes
   static constexpr int slice_rows = 16;  ///< rows that a warp takes at a time
 
   head_view<T const> heads;  ///< batch x query heads x queries x channels; null: codes have been made before
@@ -85,7 +86,7 @@ struct uncoded_queries {
     fence_async_proxy();
     group.sync();
   }
-  /// Makes codes of the other blocks of queries, a part of each. Warp `coder` of as many as the pipeline has.
+  /// Makes codes of the other blocks of queries, a part of each. One warp.
   template <class Pipeline>
   __device__ __forceinline__ void encode_next_blocks(Pipeline const& pipeline, typename Pipeline::scratch_type& scratch,
                                                      int coder) const {
@@ -94,7 +95,7 @@ struct uncoded_queries {
     for (auto const at : pipelined(ring_filler(query), received_by_warp(scratch.work, query))) {
       shared_barrier& full = at.when_empty(scratch.query_ring);
       if (!is_first) {
-        encode_block<2>(pipeline, scratch, at.index, at.stage, coder, pipeline.query_coders);
+        encode_block<2>(pipeline, scratch, at.index, at.stage, coder, coders);
       }
       fence_async_proxy();
       full.arrive();

@@ -113,6 +113,10 @@ __device__ __forceinline__ lane_scales_read scales_of_lane(float const* of_queri
   unsigned const index = thread_index_here();
   return {of_queries[index / 4], of_keys[index % 4]};
 }
+/// The same where the scale of its rows is known.
+__device__ __forceinline__ lane_scales_read scales_of_lane(float of_queries, float const* of_keys) {
+  return {of_queries, of_keys[thread_index_here() % 4]};
+}
 /// The factor that turns the lane's scores into logits, by the scales of rows and those of a tile's keys.
 __device__ __forceinline__ float scale_of_lane(float const* of_queries, float const* of_keys) {
   return scales_of_lane(of_queries, of_keys).product();
