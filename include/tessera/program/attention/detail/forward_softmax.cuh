@@ -81,8 +81,8 @@ struct attention_weights : attention_rows<Softmax> {
   static constexpr float most_scale = HasTerms ? 1.0F / 256.0F : piecewise_linear_softmax::most_scale;
 
   /// Turns the scores of a tile into what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied
-  /// by. Scales: whether scales may be large or NaN. HasBegun: as for `hidden`. `is_first`: the tile is the first of the
-  /// sequence.
+  /// by. Scales: whether scales may be large or NaN. HasBegun: as for `hidden`. `is_first`: the tile is the sequence's
+  /// first one.
   template <tile_mask Mask, tile_scales Scales, bool HasBegun>
   __device__ __forceinline__ void take(bits_type& scores, float scale, key_limits const& limits, bool is_first,
                                        row_values<float>& factor) {
