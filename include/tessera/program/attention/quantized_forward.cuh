@@ -23,26 +23,22 @@
 ///     channels   tensor cores   instructions   with e4m3
 ///     256        512 + 528      494            438
 ///     128        256 + 272      368            307
-///      64        128 + 144      328            258
+///      64        192 + 144      250            286 (128 + 144)
 ///
-/// Terms that are added to scores (attention/detail/score_terms.cuh) are what sums of products begin at, where that is
-/// possible: about 110 instructions more a tile for a dense_bias. Of scores of mean queries and of a LinearBias it is
-/// 30 fewer, since tensor cores make what sums begin at, in 64 cycles more (attention/detail/correction_products.cuh,
-/// attention/detail/line_products.cuh).
+/// With 64 channels sums begin at 1.5 2^23, which tensor cores make in 64 cycles (attention/detail/line_products.cuh).
+/// Terms (attention/detail/score_terms.cuh) are what sums begin at, where that is possible: about 110 instructions more
+/// for a dense_bias; 30 fewer for scores of mean queries (attention/detail/correction_products.cuh) and a LinearBias.
 ///
 /// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
 /// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
-///
-/// Queries and keys may have more channels than values (score_channels): 192 with 128. Where a head has fewer channels
-/// than the program, TMA fills queries and keys with zeros. Values of the missing channels are whatever lies in shared
-/// memory; so are their outputs, which are not stored.
-///
-/// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
-/// shared memory. Work items without a tile load nothing and write zeros. Tiles that need a mask, at the ends of the
-/// interval of keys that rows see, are processed in separate loops.
+/// Queries and keys may have more channels than values (score_channels). Where a head has fewer channels than the
+/// program, TMA fills queries and keys with zeros; values of the missing channels are whatever lies in shared memory.
+/// Extents of sequences, which may differ, are looked up once for a work item and kept in shared memory. Work items
+/// without a tile load nothing and write zeros. Tiles that need a mask have separate loops.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
@@ -139,7 +135,8 @@ struct warpgroup_attention {
   }
 
   using rows_type = typename Weighing::rows_type;
-  using tile_reader = pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>;
+  using tile_reader = std::conditional_t<Policy.joins_rings, joined_reader<Policy.stages>,
+                                         pair_reader<Policy.stages, 0, release_for_lane, release_for_warp>>;
   using query_step = read_step<shape::query_stages>;
   using warp_work_item = typename pipeline_type::warp_work_item;
   using score_mma = warpgroup_mma<typename Weighing::score_code, attention_tile_keys>;
@@ -153,7 +150,9 @@ struct warpgroup_attention {
     matrix_descriptor queries;                  ///< codes of this warpgroup's rows
     matrix_descriptor keys;                     ///< the first stage's codes of keys
     matrix_descriptor values;                   ///< the first stage's codes of values
-    float const* query_scales;                  ///< scales of the rows of all warpgroups
+    matrix_descriptor begun;                    ///< right operand of what sums begin at without terms
+    /// Scales of the rows of all warpgroups, or that of the lane's rows.
+    std::conditional_t<pipeline_type::keeps_query_scale, float, float const*> query_scales;
     typename score_mma::sum_type scores[score_mma::registers];
     typename rows_type::operands_type weights;
     typename products_type::outputs_type outputs;
@@ -167,6 +166,9 @@ struct warpgroup_attention {
     state.warp = uniform(static_cast<int>(thread_index() / 32));
     state.keys = prepared(matrix_descriptor::rows_of<shape::row_bytes>(detail::plain_shared_address(scratch.key[0])));
     state.values = prepared(matrix_descriptor::rows_of<128>(detail::plain_shared_address(scratch.value[0])));
+    if constexpr (pipeline_type::begins_at_base) {
+      state.begun = prepared(scratch.begun.right_operand());
+    }
     typename pipeline_type::query_state query;
     for (query_step const at : pipelined(late_reader(query), received_by_warp(scratch.work, query))) {
       attend(scratch, state, at);
@@ -228,19 +230,24 @@ struct warpgroup_attention {
     state.queries = prepared(matrix_descriptor::rows_of<shape::row_bytes>(
         detail::plain_shared_address(scratch.query[query.stage]) +
         static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes)));
-    state.query_scales = scratch.query_scales[query.stage];
+    float const* const query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll
     for (float& output : state.outputs) {
       output = 0.0F;
     }
     shared_barrier& queries_are_read = query.when_full(scratch.query_ring);
+    if constexpr (pipeline_type::keeps_query_scale) {
+      state.query_scales = query_scales[thread_index_here() / 4];
+    } else {
+      state.query_scales = query_scales;
+    }
     if constexpr (pipeline_type::begins_at_corrections) {
       std::int32_t const row = uniform(own(scratch, state).row);
-      scratch.begun.set_rows(state.warp, state.query_scales, row / shape::warpgroup_rows,
+      scratch.begun.set_rows(state.warp, query_scales, row / shape::warpgroup_rows,
                              uniform(own(scratch, state).queries) - row);
     }
-    pipeline.route_large_scales(scratch, state.warp, state.query_scales,
+    pipeline.route_large_scales(scratch, state.warp, query_scales,
                                 rows_type::template most_scale<!terms_type::is_none>);
     return queries_are_read;
   }
@@ -293,7 +300,7 @@ struct warpgroup_attention {
           static_cast<void>(reads.begin_step(0));
           do_tile<tile_mask::both, tile_scales::any>(scratch, state, reads, tile);
         },
-        [&] { pass_over_listed<Policy.stages>(scratch.key_ring, scratch.value_ring, state.tile); });
+        [&] { pass_over_listed(reads, scratch.key_ring, scratch.value_ring, state.tile); });
   }
 
   /// Attends over the tile at `state.tile`, of which the keys are there. Tile: a known_tile or a listed_tile.
@@ -301,14 +308,23 @@ struct warpgroup_attention {
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, tile_reader const& reads,
                                           Tile const& tile) const {
     if constexpr (terms_type::is_none) {
-      start_scores<false>(state);
+      constexpr bool has_begun = pipeline_type::begins_at_base;
+      [[maybe_unused]] line_products::mma::a_tile left;
+      if constexpr (has_begun) {
+        line_products::make_left_of_base(left);
+        line_products::start(state.scores, left, state.begun);
+      }
+      start_scores<has_begun>(state);
       lane_scales_read const scales = scales_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
       std::int32_t const number = Mask == tile_mask::none ? 0 : tile.number();
       await_multiply<0>(state.scores);
+      if constexpr (has_begun) {
+        pin_registers(left);
+      }
       float const scale = Weighing::is_listed ? scales.behind(state.scores[0], pipeline.keys < 0) : scales.product();
       reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));
       key_limits const limits = limits_in_tile<Mask>(own(scratch, state), number);
-      state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile.is_first(), state.factor);
+      state.rows.template take<Mask, Scales, has_begun>(state.scores, scale, limits, tile.is_first(), state.factor);
     } else if constexpr (pipeline_type::begins_at_corrections && Scales == tile_scales::small) {
       take_begun<Mask>(scratch, state, reads, tile);
     } else if constexpr (pipeline_type::begins_at_line && Scales == tile_scales::small) {
@@ -334,9 +350,7 @@ struct warpgroup_attention {
     begin_multiply(state.scores);
     correction_mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores),
                              scratch.begun.left_of(warpgroup), scratch.begun.right_of(state.tile.stage), false);
-    // Products of another shape and type are added to the same registers behind a fence, with which start_scores()
-    // begins (PTX ISA, wgmma.fence). A wait in its place takes 2.6 % of the time.
-    start_scores<true>(state);
+    start_scores<true>(state);  // begins with a fence, as products of another type need (PTX ISA, wgmma.fence)
     auto const limits_of_tile = scratch.begun.limits[state.tile.stage][warpgroup];
     float const units = scratch.begun.units[state.warp];
     float const scale = scale_of_lane(state.query_scales, scratch.key_scales[state.tile.stage]);
@@ -368,11 +382,8 @@ struct warpgroup_attention {
     bool const has_begun = all_of_warp((line_products::has_room(quotient) & rows_type::has_room(line.offset)) != 0);
     line_products::mma::a_tile left;
     line_products::make_left(has_begun ? quotient : 0.0F, left);
-    pin_registers(left);
-    begin_multiply(state.scores);
-    line_products::mma::multiply(reinterpret_cast<float(&)[score_mma::registers]>(state.scores), left,
-                                 scratch.begun.right_operand(), false);
-    start_scores<true>(state);  // begins with a fence, as in take_begun()
+    line_products::start(state.scores, left, scratch.begun.right_operand());
+    start_scores<true>(state);
     await_multiply<0>(state.scores);
     pin_registers(left);
     reads.release_first(Mask == tile_mask::none ? scale : tile.behind(number, scale));

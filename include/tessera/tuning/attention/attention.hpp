@@ -21,8 +21,12 @@ struct warpgroup_attention_policy {
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
   bool keeps_descriptors;     ///< whether descriptors of operands stay in registers; else each tile makes them again
   int score_channels = 0;     ///< channels of queries and keys; 0: as many as values have
-  /// Whether sums of products begin at terms that tensor cores make: scores of mean queries, or lines.
+  /// Whether sums of products begin at what tensor cores make: scores of mean queries, lines, or, where nothing is
+  /// added, the float whose bits make floats of integers.
   bool begins_at_products = false;
+  /// Whether a tile's keys and values arrive together, and are released together; else keys are released, and loaded
+  /// again, before values are.
+  bool joins_rings = false;
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -78,6 +82,23 @@ struct warpgroup_attention_policy {
 ///     descriptors kept, an elected lane arrives           .992    .983
 ///     an elected lane arrives                             .995    .996
 ///
+/// Words, and outputs in other banks (below), took 2.4 to 3.6 % of 64 channels' full speed again: a register more is
+/// spilled in each tile. TFLOP/s over codes, in turns in one process, with the same bits. "This" has a tile's keys and
+/// values at the same barriers, one wait and one arrival in place of two and three, and tensor cores make 1.5 2^23, at
+/// which sums begin, so that no additions make floats of them:
+///
+///     64 channels                                 16K  causal   4K    in another run   instructions a tile
+///     loops over registers by hand                881   790    774    872   811        318, 8 conflicts (see below)
+///     row words and pipelined loops               873   789                            321, 7 conflicts
+///     and outputs in other banks                  860   790    782    841   807  776   319
+///     and common barriers                         892   810    801    879   820        313
+///     and scales of queries in a register         891   809    804                     311
+///     common barriers, sums begin at 1.5 2^23     903   816    809    889   832        257
+///     and its descriptor in a register                                896   838  817   250
+///     and scales of queries in a register: this                       899   847  826   248
+///
+/// Sums that begin at 1.5 2^23 with 128 and 256 channels: .986 (causal .979) and .948 of the speed without.
+///
 /// With 256 channels, warpgroups that alternate by named barriers, so that products of one run beside the softmax of
 /// the other, are slower: .91 and causal .90 if a turn has the products of values and the next scores, .97 and causal
 /// .97 if it has scores alone.
@@ -130,7 +151,7 @@ struct warpgroup_attention_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false, false}
            : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false, false}
-                           : policy_type{4, 6, 64, 0, 32, 112, true, true};
+                           : policy_type{4, 6, 64, 0, 32, 112, true, true, 0, true, true};
   }
 };
 
@@ -314,8 +335,25 @@ struct attention_line_tuning {
 /// behind it 19, and "this" none; but for that the last two are as fast as the line before. So neither a deeper ring
 /// nor an earlier beginning is worth anything. What is left of lists of half of the tiles: three blocks of queries that
 /// see the same tiles have twice the beginnings and ends for each tile (7 %), and each stage that a warpgroup passes
-/// over costs 300 cycles, whatever the number of its instructions: three for each four that it takes (8 %). TMA writes
-/// a stage in 264 cycles to the shared memory that tensor cores read.
+/// over costs 300 cycles, whatever the number of its instructions: three for each four that it takes (8 %).
+///
+/// Since then 64 channels have common barriers and sums that begin at 1.5 2^23, as without lists: 1.059 times the speed
+/// of before, causal 1.049 (common barriers alone 1.020 and 1.026). So they have .868 and .796 of the speed without
+/// lists, which is 1.07 and 1.05 times what it was. With 128 channels common barriers have 1.005, causal .992, where
+/// 192 queries share a list .997; sums that begin at 1.5 2^23 have 1.008 and causal .992.
+///
+/// In later turns, of two launches of a program each, 128 channels, where "this" has .811, 192 queries .900, and all
+/// tiles .977 of the speed without lists:
+///
+///     values are not loaded, which halves what L2 and TMA do     .807   192 queries .901
+///     all blocks of queries of a head have the same list         .887
+///     lists of 192 queries, 32K tokens                           .929
+///     warpgroups begin 2500 cycles apart                         .807   192 queries .904   without lists 1.004
+///     codes of queries made by warps 2 and 3, from bf16          .804   without .805; 64 channels .852 for .850
+///
+/// So neither L2 nor what TMA writes holds lists back. By the lines for 16K and 32K tokens the beginning and end of a
+/// work item take as long as 7 tiles, where they take 4 without lists, and a tile of half of the tiles 4 % more time
+/// than one of all tiles.
 ///
 /// Where the wait for a tile's scales came before the last of four products of queries and keys, and exponentials of
 /// references behind the products of values, lists of all tiles had .94. Now the scales' product is made of a score,
@@ -349,7 +387,7 @@ struct attention_list_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const {
     return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false, false}
            : Channels > 64 ? policy_type{3, 5, 128, 0, 32, 160, false, false}
-                           : policy_type{4, 8, 64, 0, 32, 112, false, true};
+                           : policy_type{4, 8, 64, 0, 32, 112, false, true, 0, true, true};
   }
 };
 

@@ -43,6 +43,13 @@ inline constexpr int channels_of_weighing = Channels == 192 && (!Weighing::terms
                                                 ? 256
                                                 : Channels;
 
+/// A policy without terms, by which sums begin at zero if they are floats.
+template <class Weighing>
+constexpr warpgroup_attention_policy policy_of_sums(warpgroup_attention_policy policy) {
+  policy.begins_at_products = policy.begins_at_products && Weighing::rows_type::begins_at_terms;
+  return policy;
+}
+
 /// The policy of warpgroup_attention for so many channels.
 template <int Channels, class Weighing>
 constexpr warpgroup_attention_policy policy_of_weighing() {
@@ -56,9 +63,9 @@ constexpr warpgroup_attention_policy policy_of_weighing() {
   } else if constexpr (!terms::is_none) {
     return policy_of<attention_terms_tuning<Channels, terms::has_tiles>>(900);
   } else if constexpr (Weighing::is_listed) {
-    return policy_of<attention_list_tuning<Channels>>(900);
+    return policy_of_sums<Weighing>(policy_of<attention_list_tuning<Channels>>(900));
   } else {
-    return policy_of<warpgroup_attention_tuning<Channels>>(900);
+    return policy_of_sums<Weighing>(policy_of<warpgroup_attention_tuning<Channels>>(900));
   }
 }
 

@@ -61,8 +61,8 @@ struct float_attention_weights : attention_rows<Softmax> {
   template <bool HasTerms>
   static constexpr float most_scale = 1.0F / 512.0F;
 
-  /// As attention_weights::take().
-  template <tile_mask Mask, tile_scales Scales>
+  /// As attention_weights::take(). HasBegun: false.
+  template <tile_mask Mask, tile_scales Scales, bool HasBegun>
   __device__ __forceinline__ void take(scores_type& scores, float scale, key_limits const& limits, bool is_first,
                                        row_values<float>& factor) {
     bits_type bits;

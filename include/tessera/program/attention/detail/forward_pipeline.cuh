@@ -55,9 +55,13 @@ struct attention_pipeline {
   static constexpr bool begins_at_corrections = Policy.begins_at_products && Terms::has_corrections;
   /// Whether sums begin at terms on a line that tensor cores make.
   static constexpr bool begins_at_line = Policy.begins_at_products && Terms::is_line;
+  /// Whether sums begin at the line's base, so that they are bits of floats, without terms.
+  static constexpr bool begins_at_base = Policy.begins_at_products && Terms::is_none;
+  /// Whether lanes have the scale of their queries in a register, for which there is room then.
+  static constexpr bool keeps_query_scale = begins_at_base && !IsListed;
   /// What sums begin at, if they begin at products.
   using begun_type = std::conditional_t<begins_at_corrections, correction_products<Policy.consumers, Policy.stages>,
-                                        std::conditional_t<begins_at_line, line_products, no_terms>>;
+                                        std::conditional_t<begins_at_line || begins_at_base, line_products, no_terms>>;
 
   /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
   /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
@@ -157,7 +161,7 @@ struct attention_pipeline {
   /// and see all of that after it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
     let_next_kernel_start();
-    if constexpr (begins_at_corrections || begins_at_line) {
+    if constexpr (begins_at_corrections || begins_at_line || begins_at_base) {
       scratch.begun.fill(group.lane, shape::lanes);
     }
     fill_ones(group, scratch);
@@ -318,7 +322,8 @@ struct attention_pipeline {
 
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch, int query_coders) {
     constexpr int warps = 4 * Policy.consumers;
-    int key_fills = IsListed ? 2 : 1;  // where there are lists, values arrive at the barriers of keys, too
+    // Where there are lists, values arrive at the barriers of keys, too.
+    int key_fills = IsListed && !Policy.joins_rings ? 2 : 1;
     if constexpr (begins_at_corrections) {
       key_fills += 32 * decltype(scratch.begun)::converters;
     }
@@ -389,8 +394,10 @@ struct attention_pipeline {
       scratch.begun.pass_over(at.stage);
     }
     full.arrive();
-    static_cast<void>(at.when_empty(scratch.value_ring));
-    full.arrive();
+    if constexpr (!Policy.joins_rings) {
+      static_cast<void>(at.when_empty(scratch.value_ring));
+      full.arrive();
+    }
   }
 
   /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
@@ -438,9 +445,11 @@ struct attention_pipeline {
                                                         term_rows const& rows, int scale_bytes, list_step step) const {
     shared_barrier& full = scratch.key_ring.full[stage];
     if constexpr (term_loader<Terms>::is_none) {
-      full.arrive_and_expect(shape::key_bytes + scale_bytes);
+      int const value_bytes = Policy.joins_rings ? channels * attention_tile_keys : 0;
+      full.arrive_and_expect(shape::key_bytes + scale_bytes + value_bytes);
       return full;
     } else {
+      static_assert(!Policy.joins_rings, "tessera: terms are loaded beside keys that are released first");
       std::int32_t const own = min(rows.blocks, Policy.consumers);  // warpgroups that have queries
       unsigned const takers = IsListed ? step.takers() : (1U << own) - 1;
       int const term_bytes = popcount(takers) * term_loader<Terms>::bytes;
@@ -462,11 +471,14 @@ struct attention_pipeline {
   }
   __device__ __forceinline__ void load_values(scratch_type& scratch, tile_step const& at, std::int32_t head,
                                               std::int32_t tile) const {
-    shared_barrier& full_of_values = at.when_empty(scratch.value_ring);
-    shared_barrier& full = IsListed ? scratch.key_ring.full[at.stage] : full_of_values;
+    shared_barrier* full = &scratch.key_ring.full[at.stage];
+    if constexpr (!Policy.joins_rings) {
+      shared_barrier& full_of_values = at.when_empty(scratch.value_ring);
+      full = IsListed ? full : &full_of_values;
+      full->arrive_and_expect(channels * attention_tile_keys);
+    }
     std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
-    full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[at.stage], value_map, full, {0, which * channels});
+    load_box(scratch.value[at.stage], value_map, *full, {0, which * channels});
   }
 };
 

@@ -73,18 +73,21 @@ struct attention_weights : attention_rows<Softmax> {
   static constexpr float least_scale = 32.0F / static_cast<float>(window_depth);
   /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
-  static constexpr std::int32_t hidden = score_sums::hidden;  ///< the score of a hidden key
+  /// The score of a hidden key. HasBegun: sums began at integer_magic, so that they are bits of floats.
+  template <bool HasBegun>
+  static constexpr std::int32_t hidden = HasBegun ? -8388608 : score_sums::hidden;  // the bits of minus infinity
   /// From this scale on tile_scales are `any`. With terms the rounding differs from key to key.
   template <bool HasTerms>
   static constexpr float most_scale = HasTerms ? 1.0F / 256.0F : piecewise_linear_softmax::most_scale;
 
   /// Turns the scores of a tile into what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied
-  /// by. Scales: whether scales may be large or NaN. `is_first`: the tile is the first of the sequence.
-  template <tile_mask Mask, tile_scales Scales>
+  /// by. Scales: whether scales may be large or NaN. HasBegun: as for `hidden`. `is_first`: the tile is the sequence's
+  /// first one.
+  template <tile_mask Mask, tile_scales Scales, bool HasBegun>
   __device__ __forceinline__ void take(bits_type& scores, float scale, key_limits const& limits, bool is_first,
                                        row_values<float>& factor) {
-    rows::template hide<Mask>(scores, limits, hidden);
-    refer<Mask, Scales>(scores, scale, factor);
+    rows::template hide<Mask>(scores, limits, hidden<HasBegun>);
+    refer<Mask, Scales, HasBegun>(scores, scale, factor);
     float slope = weights::steps * scale;
     row_values<float> addend = rows::of_rows(
         [&](attention_row_state const& row) {
@@ -97,7 +100,7 @@ struct attention_weights : attention_rows<Softmax> {
     }
     if constexpr (Scales == tile_scales::any) {
       if (!(scale < piecewise_linear_softmax::most_scale)) {
-        subtract_first(scores, scale);
+        subtract_first<HasBegun>(scores, scale);
         slope = 1.0F / weights::exact_steps;
         addend = rows::of_rows([] { return -integer_magic / weights::exact_steps; });
       }
@@ -105,7 +108,7 @@ struct attention_weights : attention_rows<Softmax> {
     score_words::each_with_row(
         rows::lane(), scores,
         [slope](int, int, std::int32_t& score, float added) {
-          score = __float_as_int(weights::of(__fmaf_rn(score_sums::plus_magic(score), slope, added)));
+          score = __float_as_int(weights::of(__fmaf_rn(plus_magic<HasBegun>(score), slope, added)));
         },
         addend);
     if constexpr (weights::has_low_line) {
@@ -262,31 +265,37 @@ struct attention_weights : attention_rows<Softmax> {
         },
         addend);
   }
+  /// A score as a float, integer_magic more than it is.
+  template <bool HasBegun>
+  __device__ __forceinline__ static float plus_magic(std::int32_t score) {
+    return HasBegun ? __int_as_float(score) : score_sums::plus_magic(score);
+  }
   /// Finds the tile's references, and the factors of earlier sums.
-  template <tile_mask Mask, tile_scales Scales>
+  template <tile_mask Mask, tile_scales Scales, bool HasBegun>
   __device__ __forceinline__ void refer(bits_type const& scores, float scale, row_values<float>& factor) {
     constexpr bool is_masked = Mask != tile_mask::none;
     row_values<std::int32_t> most;
     score_words::fold_lanes(rows::lane(), maximum_reducer<std::int32_t>{}, scores, most);
     row_values<float> here = rows::of_rows(
         [scale](std::int32_t score) {
-          float logit = scale * (score_sums::plus_magic(score) - integer_magic);
+          float logit = scale * (plus_magic<HasBegun>(score) - integer_magic);
           if constexpr (Scales == tile_scales::any) {
             logit = __fmaf_rn(logit, 0.0F, logit);  // infinity becomes NaN
           }
-          return is_masked && score == hidden ? -infinity : logit;
+          return is_masked && score == hidden<HasBegun> ? -infinity : logit;
         },
         most);
     this->template refer_rows<is_masked>(here, factor);
   }
 
   /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
+  template <bool HasBegun>
   __device__ __forceinline__ void subtract_first(bits_type& scores, float scale) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
     score_words::each_with_row(
         rows::lane(), scores,
         [scale](int, int, std::int32_t& score, attention_row_state const& row) {
-          float const logit = __fmul_rn(scale, score_sums::plus_magic(score) - integer_magic);  // as `reference`
+          float const logit = __fmul_rn(scale, plus_magic<HasBegun>(score) - integer_magic);  // as `reference`
           float const step = __fmaf_rn(weights::steps, logit - row.reference, weights::top);
           score = __float2int_rn(fmaxf(step * weights::exact_steps, least));
         },

@@ -17,6 +17,38 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Reads steps of one ring in which keys and values arrive together, and are released together, by each lane at the end
+/// of a step. It has the members of a pair_reader, which reads them from two rings.
+template <int Stages>
+class joined_reader {
+ public:
+  /// Goes on from a state, which it changes. The second ring is not used.
+  __device__ __forceinline__ joined_reader(stage_ring<Stages>& ring, stage_ring<Stages>&, pipeline_state<Stages>& state)
+      : ring_(ring), state_(state) {}
+
+  /// Waits until the step's stage is full.
+  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
+    ring_.await_full(state_);
+    return {index, state_.stage};
+  }
+  /// Does nothing: release_second() has ended the step.
+  __device__ __forceinline__ void end_step(int, int) const {}
+  /// Does nothing.
+  template <class... Read>
+  __device__ __forceinline__ void release_first(Read const&...) const {}
+  /// The number of the stage, whose values are there.
+  [[nodiscard]] __device__ __forceinline__ int await_second() const { return state_.stage; }
+  /// Releases the stage, of which all lanes have what they have read.
+  __device__ __forceinline__ void release_second() const {
+    ring_.empty[state_.stage].arrive();
+    state_.advance();
+  }
+
+ private:
+  stage_ring<Stages>& ring_;
+  pipeline_state<Stages>& state_;
+};
+
 /// Releases the stages of a step that only other rows of the block need. Reader: a pair_reader.
 template <class Reader>
 __device__ __forceinline__ void pass_over(Reader const& reads) {
@@ -35,13 +67,20 @@ __device__ __forceinline__ void pass_over(Reader const& reads, std::int32_t tile
 
 /// Passes over a step of lists that only other warpgroups take, at `at` in both rings. Its values are there when its
 /// keys are.
-template <int Stages>
-__device__ __forceinline__ void pass_over_listed(stage_ring<Stages>& keys, stage_ring<Stages>& values,
+template <class Reader, int Stages>
+__device__ __forceinline__ void pass_over_listed(Reader const&, stage_ring<Stages>& keys, stage_ring<Stages>& values,
                                                  pipeline_state<Stages>& at) {
   keys.await_full(at);
   keys.empty[at.stage].arrive_for_warp(32);
   values.empty[at.stage].arrive_for_warp(1);
   at.advance();
+}
+/// The same where keys and values have one ring.
+template <int Stages>
+__device__ __forceinline__ void pass_over_listed(joined_reader<Stages> const& reads, stage_ring<Stages>&,
+                                                 stage_ring<Stages>&, pipeline_state<Stages>&) {
+  static_cast<void>(reads.begin_step(0));
+  reads.release_second();
 }
 
 /// The keys of a tile that the lane's rows see. Work: attention_pipeline's warp_work_item.
@@ -73,6 +112,10 @@ struct lane_scales_read {
 __device__ __forceinline__ lane_scales_read scales_of_lane(float const* of_queries, float const* of_keys) {
   unsigned const index = thread_index_here();
   return {of_queries[index / 4], of_keys[index % 4]};
+}
+/// The same where the scale of its rows is known.
+__device__ __forceinline__ lane_scales_read scales_of_lane(float of_queries, float const* of_keys) {
+  return {of_queries, of_keys[thread_index_here() % 4]};
 }
 /// The factor that turns the lane's scores into logits, by the scales of rows and those of a tile's keys.
 __device__ __forceinline__ float scale_of_lane(float const* of_queries, float const* of_keys) {
