@@ -9,8 +9,9 @@
 /// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
 /// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
 /// and ends. Where queries are smoothed, the third launch subtracts means from tiles of queries that it holds, and a
-/// last one makes the scores of these means (program/attention/detail/query_corrections.cuh). There are programs of 64,
-/// 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the portable programs.
+/// last one reads keys, of which it makes the scores of these means and codes
+/// (program/attention/detail/query_corrections.cuh). There are programs of 64, 128 and 256 channels; a call takes the
+/// next one that is large enough. Everything else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
 /// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;

@@ -35,28 +35,39 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/row_operands.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/dependent_launch.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/tile/row_operands.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Shared memory of correct_tiles: tiles of keys of so many stages.
-template <int Channels, int Stages>
+/// Shared memory of correct_tiles: tiles of keys of so many stages. HasPanels: whether they lie as wgmma reads them.
+template <int Channels, int Stages, bool HasPanels>
 struct correct_tiles_scratch {
   static constexpr int stages = Stages;                    ///< tiles that are here at a time
+  static constexpr bool has_panels = HasPanels;            ///< whether wgmma multiplies
   static constexpr int pieces = Channels / piece_numbers;  ///< pieces of eight channels of a key
   static constexpr int tile = static_cast<int>(attention_padding);
+  static constexpr int row_pieces = 8;                        ///< pieces of a swizzled row of a panel: 128 bytes
+  static constexpr int panel_bytes = 16 * tile * row_pieces;  ///< bytes of a panel, 64 channels of all keys
+  /// Keys of a tile: piece number p of key r is number index_of(r, p).
+  using keys_type = uint4[tile * pieces];
 
-  /// Keys of a tile. Piece number p of key r has place place_of(r, p).
-  alignas(128) uint4 keys[Stages][tile][pieces];
+  alignas(1024) keys_type keys[Stages];
   alignas(16) float mean[Channels];  ///< the mean key
   float magnitude[16];               ///< what lanes exchange that make codes of keys
 
   /// Lanes that read the same four pieces of two keys, or eight pieces of one, read other banks.
-  [[nodiscard]] TESSERA_FN static constexpr int place_of(int key, int piece) {
-    return piece ^ (key % 2 * 4 + key / 2 % 4);
+  [[nodiscard]] TESSERA_FN static constexpr int index_of(int key, int piece) {
+    if constexpr (HasPanels) {
+      return (piece / row_pieces * tile + key) * row_pieces + (piece % row_pieces ^ key % row_pieces);
+    } else {
+      return key * pieces + (piece ^ (key % 2 * 4 + key / 2 % 4));
+    }
   }
 };
 
@@ -80,7 +91,8 @@ struct correct_tiles {
     return clamp(fitting, 1, 3);
   }
   template <class G>
-  using scratch_for = correct_tiles_scratch<Channels, stages_on(architecture_of<G>)>;
+  using scratch_for =
+      correct_tiles_scratch<Channels, stages_on(architecture_of<G>), architecture_of<G> == architecture::sm_90a>;
 
   tiled_heads<T> keys;          ///< keys as they are stored
   std::int32_t key_heads;       ///< key heads of all sequences
@@ -143,7 +155,8 @@ struct correct_tiles {
 
  private:
   using shared = scratch_for<cuda_block<lanes>>;
-  static constexpr int tiles = 4;               ///< tiles of eight keys that a warp takes at a time
+  static constexpr int tiles =
+      shared::has_panels && sets == 1 ? 8 : 4;  ///< tiles of eight keys that are taken at a time
   static constexpr int blocks = Channels / 32;  ///< blocks of 32 channels
 
   /// What a thread block does.
@@ -157,7 +170,7 @@ struct correct_tiles {
   };
   /// The means of a warp's lane: rows lane / 4 and lane / 4 + 8 of 16.
   struct lane_means {
-    std::uint32_t left[sets][2 * blocks][4];  ///< as left operands
+    std::uint32_t left[sets][2 * blocks][4];  ///< as left operands, of depth 16 each
     float less[sets][2];                      ///< their products with the mean key
     std::int32_t row[sets];                   ///< the first of the 16
   };
@@ -218,26 +231,28 @@ struct correct_tiles {
     for (std::int32_t at = of.first; at < of.last; at += step) {
       if constexpr (ahead > 0) {
         async_copy_wait<ahead - 1>();
+        fence_copies();
         group.sync();  // all see this tile, and have read the one before
         begin_tile(group.lane, of, at + ahead * step, scratch.keys[now == 0 ? ahead : now - 1]);
       } else {
         group.sync();
         begin_tile(group.lane, of, at, scratch.keys[0]);
         async_copy_wait<0>();
+        fence_copies();
         group.sync();
       }
       std::int32_t const tokens = keys.tokens(of.head, at);
       if (of.makes_codes) {
         make_codes(group, of.head, at, tokens, scratch.keys[now], scratch);
       }
-      multiply(group.lane % 32, of, at, tokens, mine, scratch.keys[now]);
+      multiply(group.lane, of, at, tokens, mine, scratch.keys[now]);
       now = now == ahead ? 0 : now + 1;
     }
   }
 
   /// Begins to copy a tile, with zeros for keys and channels that do not exist, if there is one.
   __device__ __forceinline__ void begin_tile(int lane, work const& of, std::int32_t at,
-                                             uint4 (&to)[tile][shared::pieces]) const {
+                                             typename shared::keys_type& to) const {
     if (at < of.last) {
       std::int32_t const end = keys.in_memory(of.head, at, keys.tokens(of.head, at));
       int const piece = lane % shared::pieces;
@@ -248,11 +263,18 @@ struct correct_tiles {
       for (int i = 0; i < coder::passes; ++i) {
         int const key = first + i * coder::rows;
         bool const exists = has_channels && key < end;
-        async_copy_16_or_zero(&to[key][shared::place_of(key, piece)], exists ? from : keys.heads.data, exists);
+        async_copy_16_or_zero(&to[shared::index_of(key, piece)], exists ? from : keys.heads.data, exists);
         from += coder::rows * keys.heads.strides[2];
       }
     }
     async_copy_commit();
+  }
+
+  /// Lets wgmma read what this thread has copied.
+  __device__ __forceinline__ static void fence_copies() {
+    if constexpr (shared::has_panels) {
+      fence_async_proxy();
+    }
   }
 
   /// Loads a lane's means, zeros for those and for channels that do not exist.
@@ -260,34 +282,55 @@ struct correct_tiles {
     int const lane = of_block % 32;
 #pragma unroll
     for (int set = 0; set < sets; ++set) {
-      to.row[set] = of.row + (of_block / 32 * sets + set) * 16;
+      to.row[set] = of.row + (set * (lanes / 32) + of_block / 32) * 16;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         std::int32_t const row = to.row[set] + lane / 4 + 8 * half;
         bool const exists = row < of.end;
         std::int64_t const mean = std::int64_t{of.head} * rows + (exists ? row : of.row);
-        auto const* const words = reinterpret_cast<float const*>(means.row(mean, channels)) + lane % 4;
+        auto const* const words = reinterpret_cast<float const*>(means.row(mean, channels));
         to.less[set][half] = load_from_l2(means.product(mean, channels));
 #pragma unroll
-        for (int i = 0; i < 4 * blocks; ++i) {  // matrices of 8 channels
-          bool const has_channels = i * piece_numbers < means.padded(channels);
-          to.left[set][i / 2][i % 2 * 2 + half] =
-              exists && has_channels ? __float_as_uint(load_from_l2(words + 4 * i)) : 0;
+        for (int block = 0; block < blocks; ++block) {
+          bool const has_channels = exists && block * 32 < channels;
+          float four[4] = {};
+          if (has_channels) {
+            load_words(words + 16 * block, lane % 4, four);
+          }
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            to.left[set][2 * block + i / 2][i % 2 * 2 + half] = __float_as_uint(four[i]);
+          }
         }
+      }
+    }
+  }
+  /// Loads a lane's four words of 32 channels of a mean: in the order of channels for wgmma, else in that of pieces.
+  __device__ __forceinline__ static void load_words(float const* from, int which, float (&four)[4]) {
+    if constexpr (shared::has_panels) {
+      float4 const found = load_from_l2(reinterpret_cast<float4 const*>(from + 4 * which));
+      four[0] = found.x;
+      four[1] = found.y;
+      four[2] = found.z;
+      four[3] = found.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        four[i] = load_from_l2(from + 4 * i + which);
       }
     }
   }
 
   /// Makes codes of a tile.
   __device__ __forceinline__ void make_codes(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
-                                             std::int32_t tokens, uint4 const (&staged)[tile][shared::pieces],
+                                             std::int32_t tokens, typename shared::keys_type const& staged,
                                              shared& scratch) const {
     typename coder::coordinates const where(group.lane);
     typename coder::pair words[coder::passes][4];
 #pragma unroll
     for (int i = 0; i < coder::passes; ++i) {
       int const key = where.row + i * coder::step;
-      uint4 const piece = staged[key][shared::place_of(key, where.channel / piece_numbers)];
+      uint4 const piece = staged[shared::index_of(key, where.channel / piece_numbers)];
       words[i][0] = piece.x;
       words[i][1] = piece.y;
       words[i][2] = piece.z;
@@ -306,26 +349,33 @@ struct correct_tiles {
   }
 
   /// Makes the scores of a warp's means with a tile, and their ranges.
-  __device__ __forceinline__ void multiply(int lane, work const& of, std::int32_t at, std::int32_t tokens,
-                                           lane_means const& mine, uint4 const (&staged)[tile][shared::pieces]) const {
+  __device__ __forceinline__ void multiply(int of_block, work const& of, std::int32_t at, std::int32_t tokens,
+                                           lane_means const& mine, typename shared::keys_type const& staged) const {
+    constexpr int together = shared::has_panels ? 64 : 16;  // means that are multiplied by all lanes at once
+    int const lane = of_block % 32;
     score_rows to[sets];
     bool has_rows = false;
 #pragma unroll
     for (int set = 0; set < sets; ++set) {
       std::int32_t const row = mine.row[set];
+      std::int32_t const first = row - row % together;
+      has_rows = has_rows || (first < of.end && is_seen(first, together, of.end, at));
       bool const exists = row < of.end && is_seen(row, 16, of.end, at);
       std::int64_t const mean = std::int64_t{of.head} * rows + row + lane / 4;
       std::int32_t const left = exists ? of.end - row - lane / 4 : 0;
       to[set] = {corrections + (mean * key_tiles.value() + at) * tile + lane % 4 * 4, left};
-      has_rows = has_rows || exists;
     }
     if (!has_rows) {
       return;
     }
 #pragma unroll 1
     for (int key = 0; key < tile; key += 8 * tiles) {
-      float sums[sets][tiles][4] = {};
-      multiply_keys(lane, key, mine, staged, sums);
+      float sums[sets][4 * tiles];
+      if constexpr (shared::has_panels) {
+        multiply_panels(key, mine, staged, sums);
+      } else {
+        multiply_keys(lane, key, mine, staged, sums);
+      }
 #pragma unroll
       for (int set = 0; set < sets; ++set) {
 #pragma unroll
@@ -340,32 +390,58 @@ struct correct_tiles {
     }
   }
 
-  /// Adds the products of a warp's means with 32 keys from `key` on.
+  /// Makes the products of a warpgroup's means with the keys from `key` on.
+  __device__ __forceinline__ static void multiply_panels(int key, lane_means const& mine,
+                                                         typename shared::keys_type const& staged,
+                                                         float (&sums)[sets][4 * tiles]) {
+    using mma = warpgroup_mma<T, 8 * tiles>;
+    auto const right =
+        matrix_descriptor::rows_of<128>(detail::plain_shared_address(staged) + static_cast<std::uint32_t>(key * 128));
+#pragma unroll
+    for (int set = 0; set < sets; ++set) {
+      begin_multiply(sums[set]);
+#pragma unroll
+      for (int i = 0; i < 2 * blocks; ++i) {
+        mma::multiply(sums[set], mine.left[set][i], right.further(i / 4 * shared::panel_bytes + i % 4 * 32), i != 0);
+      }
+      commit_multiply();
+    }
+#pragma unroll
+    for (int set = 0; set < sets; ++set) {
+      await_multiply<0>(sums[set]);
+    }
+  }
+  /// Makes the products of a warp's means with the keys from `key` on.
   __device__ __forceinline__ static void multiply_keys(int lane, int key, lane_means const& mine,
-                                                       uint4 const (&staged)[tile][shared::pieces],
-                                                       float (&sums)[sets][tiles][4]) {
+                                                       typename shared::keys_type const& staged,
+                                                       float (&sums)[sets][4 * tiles]) {
     int const own = key + lane / 4;
+#pragma unroll
+    for (int i = 0; i < sets * 4 * tiles; ++i) {
+      sums[i / (4 * tiles)][i % (4 * tiles)] = 0.0F;
+    }
 #pragma unroll
     for (int block = 0; block < blocks; ++block) {
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
-        uint4 const piece = staged[own + 8 * i][shared::place_of(lane / 4, row_piece(lane, block))];
+        uint4 const piece = staged[shared::index_of(own + 8 * i, row_piece(lane, block))];
 #pragma unroll
         for (int set = 0; set < sets; ++set) {
-          warp_mma<T>::multiply(sums[set][i], mine.left[set][2 * block], {piece.x, piece.y});
-          warp_mma<T>::multiply(sums[set][i], mine.left[set][2 * block + 1], {piece.z, piece.w});
+          auto& of_tile = reinterpret_cast<float(&)[4]>(sums[set][4 * i]);
+          warp_mma<T>::multiply(of_tile, mine.left[set][2 * block], {piece.x, piece.y});
+          warp_mma<T>::multiply(of_tile, mine.left[set][2 * block + 1], {piece.z, piece.w});
         }
       }
     }
   }
 
-  /// Writes a lane's scores of a mean with 32 keys from `key` on, of which `left` exist from the lane's first one on.
+  /// Writes a lane's scores of a mean with the keys from `key` on, of which `left` exist from the lane's first one on.
   __device__ __forceinline__ void take_scores(score_rows& to, int half, int key, std::int32_t left, float less,
-                                              float const (&sums)[tiles][4]) const {
+                                              float const (&sums)[4 * tiles]) const {
     float scores[2 * tiles];
 #pragma unroll
     for (int i = 0; i < 2 * tiles; ++i) {
-      scores[i] = __fmaf_rn(factor, sums[i / 2][2 * half + i % 2], -less);
+      scores[i] = __fmaf_rn(factor, sums[i / 2 * 4 + 2 * half + i % 2], -less);
     }
     if (left < 8 * tiles - 6) {  // the last one is 8 (tiles - 1) + 1 behind the first
 #pragma unroll
