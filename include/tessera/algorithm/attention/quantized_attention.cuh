@@ -9,9 +9,8 @@
 /// (attention/quantize_heads.cuh). Where values were sampled, a fourth recomputes the codes of heads in which values
 /// exceeded the range of their sample (attention/detail/quantize_heads_again.cuh); for other heads it reads one word
 /// and ends. Where queries are smoothed, the third launch subtracts means from tiles of queries that it holds, and a
-/// last one reads keys, of which it makes the scores of these means and codes
-/// (program/attention/detail/query_corrections.cuh). There are programs of 64, 128 and 256 channels; a call takes the
-/// next one that is large enough. Everything else runs in the portable programs.
+/// last one makes the scores of these means (program/attention/detail/query_corrections.cuh). There are programs of 64,
+/// 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the portable programs.
 ///
 /// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
 /// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;
@@ -221,66 +220,50 @@ struct tile_programs {
 
 /// How many keys behind its own number a query sees, for correct_tiles: all of them, unless all sequences are as long
 /// as their memory and the call says that no query sees more.
-template <class Correct, class Method, class T>
+template <class Method, class T>
 std::int32_t keys_behind_of(quantize_call<Method, T> const& call) {
   attention_shape const& s = call.shape;
   bool const is_known =
       call.keys_behind >= 0 && call.in.query_lengths.data == nullptr && call.in.key_lengths.data == nullptr;
-  constexpr std::int64_t most = Correct::most_keys_behind;
+  constexpr std::int64_t most = correct_tiles<T, 64>::most_keys_behind;
   return static_cast<std::int32_t>(is_known ? min(s.keys - s.queries + call.keys_behind, most) : most);
 }
 
 /// Enqueues the scores of mean queries, which an encode_tiles has made: those of keys, or of their codes if a call
-/// before this one has made them. Codes of keys are made by the same program, if `makes_codes`.
-template <int Channels, class Architectures, class Method, class T>
+/// before this one has made them.
+template <int Channels, class Architectures, class Method, class T, class Encode>
 void correct_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call,
-                      tile_programs<Channels, Method, T> const& programs, bool makes_codes) {
+                      Encode const& encode) {
   attention_shape const& s = call.shape;
-  auto const& encode = programs.encode;
   if (call.in.keys.data == nullptr) {
     auto const means = view_of(call.space[call.regions.query_means],
                                {s.batch, s.query_heads, call.regions.query_blocks(), s.channels});
     return correct_queries(exec, call, means, encode.factor);
   }
-  using program_type =
-      correct_tiles<T, Channels, code_form::of<Method>(), tile_programs<Channels, Method, T>::means.of_keys>;
-  program_type program{};
+  correct_tiles<T, Channels> program{};
   program.keys = tiled_heads<T>(call.in.keys, call.in.key_lengths, call.in.key_starts);
   program.key_heads = encode.key_heads;
   program.key_tiles = encode.key_tiles;
   program.rows = static_cast<std::int32_t>(s.query_heads / s.key_heads * call.regions.query_blocks());
-  std::int64_t const parts = divide_up(program.rows, std::int32_t{program.part});
-  program.parts = fast_divisor::of_count(parts);
-  program.shares = fast_divisor::of_count(
-      program_type::find_shares(encode.key_heads * parts, encode.key_tiles.value(),
-                                std::int64_t{exec.state->multiprocessors()} * program.blocks_per_multiprocessor));
+  program.parts = fast_divisor::of_count(divide_up(program.rows, std::int32_t{program.part}));
   program.channels = encode.channels;
-  program.is_after_summaries = encode.is_after_summaries;
   program.factor = encode.factor;
-  program.keys_behind = keys_behind_of<program_type>(call);
+  program.keys_behind = keys_behind_of(call);
   program.blocks_of_head = fast_divisor::of_count(static_cast<std::int32_t>(call.regions.query_blocks()));
   program.means = encode.mean_queries;
   program.corrections = call.out.queries.corrections.data;
   program.ranges = call.out.queries.correction_ranges.data;
-  program.key_codes = makes_codes ? encode.key_codes : nullptr;
-  program.key_scales = encode.key_scales;
-  program.key_mean = encode.key_mean;
   exec.run(program, program.count());
 }
 
 template <int Channels, class Architectures, class Method, class T>
 void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call,
                        std::int64_t channels) {
-  using regions = quantized_regions<Method>;
-  tile_programs<Channels, Method, T> programs(call, channels);
-  bool const corrects = regions::smooths_queries && programs.encode.queries.heads.data != nullptr;
-  bool const makes_codes_later = corrects && programs.encode.keys.heads.data != nullptr;
-  if (makes_codes_later) {
-    programs.encode.keys = {};
-  }
+  tile_programs<Channels, Method, T> const programs(call, channels);
   exec.run(programs.summarize, programs.summarize.count());
   exec.run(programs.finish, programs.finish.count());
   exec.run(programs.encode, programs.encode.count());
+  using regions = quantized_regions<Method>;
   if constexpr (regions::samples_values) {
     if (programs.encode.values.heads.data != nullptr && regions::value_sample.step(call.shape.keys) > 1) {
       auto const again = programs.again();
@@ -288,8 +271,8 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
     }
   }
   if constexpr (regions::smooths_queries) {
-    if (corrects) {
-      correct_by_tiles<Channels>(exec, call, programs, makes_codes_later);
+    if (programs.encode.queries.heads.data != nullptr) {
+      correct_by_tiles<Channels>(exec, call, programs.encode);
     }
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `encode_tiles`: makes codes of queries, keys and values, by the means and scales of finish_tiles, and where queries
-/// are smoothed the means of each 128 of them; codes of keys are then made by correct_tiles
-/// (attention/detail/query_corrections.cuh). They have the bits of encode_tokens and encode_values. A thread block
+/// are smoothed the means of each 128 of them. They have the bits of encode_tokens and encode_values. A thread block
 /// takes a tile of 128 tokens. Tiles of keys and values come first, in the reverse of the order in which
 /// summarize_tiles read them, because the last ones may still be in L2.
 ///
@@ -21,7 +20,6 @@
 #include <tessera/program/attention/channel_statistics.cuh>
 #include <tessera/program/attention/detail/code_form.cuh>
 #include <tessera/program/attention/detail/head_lanes.cuh>
-#include <tessera/program/attention/detail/key_lanes.cuh>
 #include <tessera/program/attention/detail/mean_operands.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
@@ -42,8 +40,8 @@ inline namespace v0 {
 /// Makes codes of tiles of queries, keys and values. T, Channels: see summarize_tiles. Form: that of codes of queries
 /// and keys.
 template <class T, int Channels, code_form Form, quantized_means Means>
-struct encode_tiles : key_lanes<T, Channels, Form, Means.of_keys> {
-  using base = key_lanes<T, Channels, Form, Means.of_keys>;
+struct encode_tiles : head_lanes<T, Channels> {
+  using base = head_lanes<T, Channels>;
   using base::lanes, base::passes, base::row_lanes, base::rows, base::tile, base::vector;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
@@ -118,7 +116,7 @@ struct encode_tiles : key_lanes<T, Channels, Form, Means.of_keys> {
     bool const has_both = kinds() == 2;
     std::int32_t const head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
-      code_keys(group, head, at, scratch);
+      encode_keys(group, head, at, scratch);
     } else {
       encode_values<Means.samples_values>(group, head, at, scratch);
     }
@@ -133,8 +131,16 @@ struct encode_tiles : key_lanes<T, Channels, Form, Means.of_keys> {
  private:
   using pair = typename base::pair;
   using larger = typename base::larger_or_nan;
-  using base::step;
-  using typename base::code, typename base::coordinates;
+  using code = code_of_form<Form>;
+
+  /// The tokens of a lane: row + 8 i. As keys they share a scale, as queries each two of them do.
+  struct coordinates {
+    int row;
+    int channel;
+    TESSERA_FN explicit coordinates(int lane)
+        : row(lane / row_lanes % 8 + lane / row_lanes / 8 * 64), channel(lane % row_lanes * vector) {}
+  };
+  static constexpr int step = 8;
 
   __device__ __forceinline__ void load_words(tiled_heads<T> const& of, std::int32_t head, std::int32_t at,
                                              coordinates where, std::int32_t tokens, pair (&words)[passes][4]) const {
@@ -305,10 +311,11 @@ struct encode_tiles : key_lanes<T, Channels, Form, Means.of_keys> {
 
   // Codes of keys.
 
-  __device__ __forceinline__ void code_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
-                                            scratch_type& scratch) const {
+  __device__ __forceinline__ void encode_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
+                                              scratch_type& scratch) const {
     coordinates const where(group.lane);
     std::int32_t const tokens = keys.tokens(head, at);
+    std::int32_t const left = tokens - where.row;
     pair words[passes][4];
     load_words(keys, head, at, where, tokens, words);
     wait_for_stream();
@@ -316,9 +323,52 @@ struct encode_tiles : key_lanes<T, Channels, Form, Means.of_keys> {
     if constexpr (Means.of_keys) {
       base::load_eight(key_mean + std::int64_t{head} * channels + where.channel, where.channel < channels, mean);
     }
+    float largest = 0.0F;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      if (i * step < left) {
+        largest = maximum_or_nan(largest, base::template magnitude_less<Means.of_keys>(words[i], mean));
+      }
+    }
+    code_scale const fitted =
+        base::scale_of(join_scale_group(group, where, largest, scratch), static_cast<float>(Form.highest));
     std::int64_t const first = (std::int64_t{head} * key_tiles.value() + at) * tile;
-    base::encode_keys(group, {key_codes + first * channels / Form.in_byte, key_scales + first / 32, channels}, tokens,
-                      words, mean, scratch.magnitude);
+    if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
+      key_scales[first / 32 + where.row / 2] = fitted.scale;
+    }
+    if (where.channel >= channels) {
+      return;
+    }
+    float const factor_of_group = Form.factor_of(fitted.reciprocal);
+    std::int8_t* to = key_codes + ((first + where.row) * channels + where.channel) / Form.in_byte;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      uint2 const codes =
+          base::template encode_less<code, Means.of_keys>(words[i], mean, i * step < left ? factor_of_group : 0.0F);
+      store_codes<Form>(to, codes);
+      to += step * channels / Form.in_byte;
+    }
+  }
+  /// The largest magnitude of the tokens n with the same n % 8 / 2, which two neighbouring rows of lanes have, in both
+  /// halves of the tile.
+  __device__ __forceinline__ static float join_scale_group(cuda_block<lanes> const& group, coordinates where,
+                                                           float largest, scratch_type& scratch) {
+    constexpr int together = row_lanes == 32 ? 32 : 2 * row_lanes;
+    constexpr int members = 4 * row_lanes / together;
+#pragma unroll
+    for (int distance = together / 2; distance > 0; distance /= 2) {
+      largest = maximum_or_nan(largest, shuffle_xor(largest, distance));
+    }
+    float* const of_group = scratch.magnitude + where.row % 8 / 2 * members;
+    if (group.lane % together == 0) {
+      of_group[where.row / 64 * (members / 2) + (members == 4 ? where.row % 2 : 0)] = largest;
+    }
+    group.sync();
+#pragma unroll
+    for (int i = 0; i < members; ++i) {
+      largest = maximum_or_nan(largest, of_group[i]);
+    }
+    return largest;
   }
 
   // Codes of values: for each of 8 channels a lane makes, twice, the codes of four tokens that lie next to each other.
