@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `encode_tiles`: makes codes of queries, keys and values, by the means and scales of finish_tiles, and where queries
-/// are smoothed the means of each 64 of them. They have the bits of encode_tokens and encode_values. A thread block
+/// are smoothed the means of each 128 of them. They have the bits of encode_tokens and encode_values. A thread block
 /// takes a tile of 128 tokens. Tiles of keys and values come first, in the reverse of the order in which
 /// summarize_tiles read them, because the last ones may still be in L2.
 ///

@@ -273,6 +273,25 @@ struct attention_terms_tuning {
 /// both they have, .951 (.869); this has .954 (.920) in its run. So fewer bytes help with 64 channels, by less than is
 /// lost, probably by what these warps do between a tile's arrival and its use: no profiler was asked.
 ///
+/// Another program for corrections and codes of keys was not faster either: blocks of two warpgroups have 128 means as
+/// left operands in registers, and take every eighth tile of a head, two of which are copied ahead to shared memory;
+/// codes are made of what is there, wgmma multiplies. us for all codes, in turns in one run (of sage_attention2, whose
+/// launches make no codes of queries, 156), and the speed from bf16 to bf16, by which this had .901 and .876 there:
+///
+///                                                       128 channels      64 channels
+///     this                                              295   .901        368   .876
+///     tiles ahead, wgmma, 64 keys at a time             293   .903        405   .872
+///     32 keys at a time; 128 (spills)                   296; 359          408; 451
+///     codes of keys in the launch before                298               413
+///     without writing corrections                       231               243
+///     mma.sync by the same blocks, in another run       307 (this: 293)   403 (365)
+///     and blocks take neighbouring tiles                319               436
+///     and neither products nor corrections              185               174
+///
+/// So products are hidden, and writes are not: they take 62 us for 268 MB, and 162 for 537 MB. Where blocks write at a
+/// time probably counts: 4 KiB of a row of scores here, 512 bytes where they take neighbouring tiles, which is slowest,
+/// and whole rows in the program as it is, whose blocks take tiles in their order.
+///
 /// Not built, by count: corrections that attention makes of keys in bf16 take 32 KiB more for each tile, twice what is
 /// loaded now. Mean queries in two parts of 8 bits, times codes of keys, are one more product of 64 rows for a thread
 /// block, 256 cycles of 1776, and codes of keys would move corrections by .007 in base 2 (rms) on the benchmark's data,

@@ -65,8 +65,8 @@ struct correction_products {
   /// Eight depths of a row or a key.
   using depths = uint4;
 
-  alignas(128) depths left[Warpgroups][2][rows];           ///< rows of warpgroups: depths 0 to 7, and 8 to 15
   alignas(128) depths right[Stages][attention_tile_keys];  ///< keys of stages: depths 0 to 7
+  alignas(128) depths left[Warpgroups][2][rows];           ///< rows of warpgroups: depths 0 to 7, and 8 to 15
   tile_limits limits[Stages][Warpgroups];                  ///< of each warpgroup's mean
   float units[4 * Warpgroups];                             ///< for each warp: 1 / the least scale of its warpgroup
   shared_message<std::int32_t> loads[Stages];  ///< twice the bits of warpgroups, and the parity of the first
