@@ -41,7 +41,8 @@ NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "rep
                 "real_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
 PEER_PACKAGES = {"cudnn_frontend": "cuDNN frontend", "cut_cross_entropy": "cut-cross-entropy",
-                 "cutlass_dsl": "CuTe DSL", "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",
+                 "cutlass_dsl": "CuTe DSL", "linear_cross_entropy": "linear_cross_entropy from",
+                 "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",
                  "liger_kernel": "Liger Kernel", "nvcomp": "nvCOMP", "pytorch": "PyTorch", "quack": "QuACK",
                  "sageattention": "SageAttention", "sageattention2": "SageAttention"}
 PROGRAM_OF_PEERS = "run.py"

@@ -35,6 +35,10 @@ FIGURES = {
     "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
 }
 # Classifiers whose loss is measured: tokens, vocabulary and channels, as in names of benchmarks.
+# PyTorch's own losses of bench/peers/losses.py, in words.
+NATIVE_LOSSES = [("torch_native", "PyTorch's linear_cross_entropy"),
+                 ("torch_native_chunked", "PyTorch's linear_cross_entropy by chunks"),
+                 ("torch_native_cute", "PyTorch's linear_cross_entropy by chunks, in CuTe")]
 CLASSIFIERS = {"gemma": ("Gemma 2 2B", "8192x256000x2304"), "llama": ("Llama 3 8B", "8192x128256x4096")}
 
 
@@ -99,7 +103,8 @@ def awaited_figures():
         # A peer's time over ours with up to 4 GiB, in turns: above 1 where ours is faster.
         **{f"cce.{model}.exact_4gib.over_{who}": ("ratio", "ms", [
             f"{peer}/in_turns/{both}/{size}" for peer in [who, "tessera_exact_4gib"]])
-           for model, (_, size) in CLASSIFIERS.items() for who in ["quack", "torch_compile", "liger_cute"]},
+           for model, (_, size) in CLASSIFIERS.items()
+           for who in ["quack", "torch_compile", "liger_cute", *dict(NATIVE_LOSSES)]},
         "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
                                                       "neuzip/decode/bf16/gauss/512MiB"]),
         "neuzip.encode_zeros_over_dense": ("ratio", "TBps", ["neuzip/encode/bf16/gauss_with_zeros/512MiB",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tables of losses that are made of several, and those of several GPUs, as report_tables.py takes them: the heading
 of labels, columns, and pairs of a label and a benchmark."""
-from report_contents import CLASSIFIERS
+from report_contents import CLASSIFIERS, NATIVE_LOSSES
 
 
 def distillation_table():
@@ -54,13 +54,13 @@ def tokens_table():
 def loss_on_real_data():
     """Both passes over real hidden states and a part of a real classifier."""
     return ("forward and backward from Python, SmolLM2's data, 8192 x 512 x 576 (tokens x vocabulary x channels)", [
-        "time, ms", "extra memory, MiB", "relative error of the hidden states' gradient",
+        "time, ms", "extra memory, MiB", "relative error of the loss", "relative error of the hidden states' gradient",
         "relative error of the classifier's gradient"], [
         (label, f"{who}/forward_backward/bf16/real/8192x512x576") for label, who in [
             ("tessera, filtered", "tessera"), ("tessera, exact", "tessera_exact"),
             ("Apple's cut-cross-entropy, filtered", "apple_cce"),
             ("Apple's cut-cross-entropy, exact", "apple_cce_exact"), ("torch.compile", "torch_compile"),
-            ("PyTorch", "torch_eager"), ("PyTorch's linear_cross_entropy", "torch_native"),
+            ("PyTorch", "torch_eager"), *((label, who) for who, label in NATIVE_LOSSES),
             ("Liger Kernel in Triton", "liger"), ("Liger Kernel in CuTe", "liger_cute"), ("QuACK", "quack")]])
 
 

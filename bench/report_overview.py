@@ -7,6 +7,8 @@ A cell whose benchmark has no result says `not measured`; the reason is below th
 """
 from dataclasses import dataclass, field
 
+from report_contents import NATIVE_LOSSES
+
 MISSING = "not measured"
 # The part by which another implementation must be better to be named: times differ by so much from run to run, sizes
 # do not.
@@ -207,7 +209,7 @@ def losses():
                 leaves_out=("error on real data", "error of Gemma", "error of Llama")),
             Row("Apple's cut-cross-entropy, filtered", "apple_cce", 0),
             Row("Apple's cut-cross-entropy, exact", "apple_cce_exact", 1), Row("torch.compile", "torch_compile", 1),
-            Row("PyTorch", "torch_eager", 1), Row("PyTorch's linear_cross_entropy", "torch_native", 1),
+            Row("PyTorch", "torch_eager", 1), *(Row(label, who, 1) for who, label in NATIVE_LOSSES),
             Row("Liger Kernel in Triton", "liger", 1), Row("Liger Kernel in CuTe", "liger_cute", 1),
             Row("QuACK", "quack", 1)]
     return Overview("The loss of a classifier in bf16 for 8192 tokens.",

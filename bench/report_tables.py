@@ -10,7 +10,7 @@ import report_losses
 import report_python
 import report_real_model
 import report_sm_80
-from report_contents import CLASSIFIERS, LENGTHS, PEER, PEER_TBPS, floor, number
+from report_contents import CLASSIFIERS, LENGTHS, NATIVE_LOSSES, PEER, PEER_TBPS, floor, number
 
 
 def percent(value, digits=0):
@@ -67,6 +67,7 @@ COLUMNS = {
     "the same with entries ordered by use": lambda name, c: percent(c.get("kept_ordered")),
     "blocks that the filter keeps, entries ordered by use": lambda name, c: percent(c.get("kept_ordered")),
     "relative L1 error": lambda name, c: percent(c.get("relative_l1"), 2),
+    "relative error of the loss": lambda name, c: percent(c.get("loss_error"), 2),
     "relative error of the hidden states' gradient": lambda name, c: percent(c.get("hidden_error"), 2),
     "relative error of the classifier's gradient": lambda name, c: percent(c.get("classifier_error"), 2),
     "rows of the classifier that lose all of their gradient": lambda name, c: percent(c.get("rows_without"), 1),
@@ -109,7 +110,7 @@ def loss_table(model):
     name, size = CLASSIFIERS[model]
     apple = "Apple's cut-cross-entropy"
     without_filter = [("apple_cce_exact", apple), ("torch_compile", "torch.compile"),
-                      ("torch_eager", "PyTorch"), ("torch_native", "PyTorch's linear_cross_entropy"),
+                      ("torch_eager", "PyTorch"), *NATIVE_LOSSES,
                       ("liger", "Liger Kernel in Triton"), ("liger_cute", "Liger Kernel in CuTe"), ("quack", "QuACK")]
     both, exact = "forward and backward", "forward and backward, exact"
     rows = [(f"forward: {CPP}", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
@@ -134,7 +135,8 @@ def loss_table(model):
     return Table(f"{name}, {size.replace('x', ' x ')} (tokens x vocabulary x channels)",
                  ["time, ms", "cuBLAS's time to write the logits, ms", "time without these further outputs, ms",
                   "extra memory, MiB", "blocks that the filter keeps", "the same with entries ordered by use",
-                  "relative error of the hidden states' gradient", "relative error of the classifier's gradient"], rows)
+                  "relative error of the loss", "relative error of the hidden states' gradient",
+                  "relative error of the classifier's gradient"], rows)
 
 
 # Label, and the beginning of names of benchmarks.
@@ -158,7 +160,7 @@ IMPLEMENTATIONS = {
     "liger": "Liger Kernel in Triton", "liger_cute": "Liger Kernel in CuTe", "nvcomp_ans": "nvCOMP's ANS",
     "quack": "QuACK", "sage1": "SageAttention 1", "sage2": "SageAttention 2 by its authors",
     "sage2_warps": "SageAttention 2 by its authors, one scale per warp", "torch_compile": "torch.compile",
-    "torch_eager": "PyTorch", "torch_native": "PyTorch's linear_cross_entropy"}
+    "torch_eager": "PyTorch", **dict(NATIVE_LOSSES)}
 
 
 def attention_errors_table():

@@ -240,13 +240,14 @@ class ReportTest(unittest.TestCase):
     def test_losses_in_turns_are_compared_with_peers_of_the_same_process(self):
         size = report_contents.CLASSIFIERS["llama"][1]
         names = {who: f"{who}/in_turns/forward_backward/bf16/zipf/{size}"
-                 for who in ["tessera_exact_4gib", "quack", "torch_compile"]}
+                 for who in ["tessera_exact_4gib", "quack", "torch_compile", "torch_native_cute"]}
         self.write(needed())
-        self.write({name: rows(name, ms={"quack": 41.0, "torch_compile": 38.0}.get(who, 40.0))
-                    for who, name in names.items()}, "turns.json")
+        times = {"quack": 41.0, "torch_compile": 38.0, "torch_native_cute": 50.0}
+        self.write({name: rows(name, ms=times.get(who, 40.0)) for who, name in names.items()}, "turns.json")
         self.assertEqual(self.report()[0], 0)
         self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_quack"], 1.025)
         self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_torch_compile"], 0.95)
+        self.assertAlmostEqual(self.summary()["cce.llama.exact_4gib.over_torch_native_cute"], 1.25)
 
     def test_a_table_of_losses_has_what_was_measured_and_names_the_versions_of_other_packages(self):
         size = report_contents.CLASSIFIERS["gemma"][1]

@@ -78,14 +78,24 @@ workspace room(workspace_plan const& plan) {
   return workspace(plan, array_view<std::byte>(nowhere<std::byte>(), plan.bytes()));
 }
 
+/// Biases of 16K queries and keys, which heads share.
+dense_bias<bfloat16> some_biases() {
+  return {{nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
+}
+/// Lists of half of the tiles.
+attention_block_list some_tiles() {
+  return {{nowhere<std::int32_t const>(), {1, 32, 256}}, {nowhere<std::int32_t const>(), {1, 32, 256, 64}}};
+}
+
 template <class Attention, class Functions = attention_functions<>>
 explanation attend(described_device const& exec, std::int64_t queries, attention_options const& options = {},
-                   Functions const& functions = {}) {
+                   Functions const& functions = {}, attention_block_list const& list = {}) {
   return explain(exec, [&](auto const& dry) {
     attention_shape const shape{1, 32, 8, queries, 16384, 128};
     auto const plan = Attention::plan_forward(dry, shape);
-    attention_inputs<bfloat16> const in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
-                                        heads<bfloat16 const>(8, 16384)};
+    attention_inputs<bfloat16> in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
+                                  heads<bfloat16 const>(8, 16384)};
+    in.block_list = list;
     Attention::forward(dry, in, options, attention_outputs<bfloat16>{heads<bfloat16>(32, queries)}, room(plan),
                        functions);
   });
@@ -233,6 +243,16 @@ std::vector<row> rows() {
       {"`sage_attention2_int4`", [](described_device const& e) { return attend<sage_attention2_int4>(e, 16384); }},
       {"`float8_attention`", [](described_device const& e) { return attend<float8_attention>(e, 16384); }},
       {"`dense_attention`", [](described_device const& e) { return attend<dense_attention>(e, 16384); }},
+      {"`dense_attention` with a bias",
+       [](described_device const& e) {
+         return attend<dense_attention>(e, 16384, {}, attention_functions<tessera_test::slope_bias>{});
+       }},
+      {"`dense_attention` with a `dense_bias`",
+       [](described_device const& e) {
+         return attend<dense_attention>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{some_biases()});
+       }},
+      {"`dense_attention` with a list of tiles",
+       [](described_device const& e) { return attend<dense_attention>(e, 16384, {}, {}, some_tiles()); }},
       {"`careful_attention` (above)", [](described_device const& e) { return attend<careful_attention>(e, 16384); }},
       {"`sage_attention2` with a bias",
        [](described_device const& e) {
@@ -240,15 +260,11 @@ std::vector<row> rows() {
        }},
       {"`sage_attention2` with a `dense_bias`",
        [](described_device const& e) {
-         dense_bias<bfloat16> const bias{
-             {nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
-         return attend<sage_attention2>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{bias});
+         return attend<sage_attention2>(e, 16384, {}, attention_functions<dense_bias<bfloat16>>{some_biases()});
        }},
       {"`sage_attention2` with `listed_tiles`",
        [](described_device const& e) {
-         attention_block_list const list{{nowhere<std::int32_t const>(), {1, 32, 256}},
-                                         {nowhere<std::int32_t const>(), {1, 32, 256, 64}}};
-         return attend<sage_attention2>(e, 16384, {}, attention_functions<listed_tiles<>>{{list}});
+         return attend<sage_attention2>(e, 16384, {}, attention_functions<listed_tiles<>>{{some_tiles()}});
        }},
       {"`cut_cross_entropy`", [](described_device const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
       {"`exact_cross_entropy` in 10 MiB, gradients in fp32",

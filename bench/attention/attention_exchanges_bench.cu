@@ -23,6 +23,7 @@
 
 #include "support/attention_problem.cuh"
 #include "support/attention_runs.cuh"
+#include "support/attention_terms.cuh"
 #include "support/cuda.cuh"
 #include "support/timing.cuh"
 
@@ -30,15 +31,6 @@ namespace {
 
 using namespace tessera;
 using bench::attention_problem;
-
-/// A bias that a user writes: it falls with the distance, by a slope for each head.
-struct bias_function {
-  std::int64_t heads;
-  TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int32_t query, std::int32_t key) const {
-    float const slope = 1.0F / static_cast<float>(heads + 16 * head);
-    return slope * static_cast<float>(key - query);
-  }
-};
 
 /// sage_attention2 with smoothed queries.
 using smoothed_queries = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>, block_mean>,
@@ -202,91 +194,9 @@ class packed_sequences {
   std::unique_ptr<bench::device_array<std::int32_t>> starts_;
 };
 
-/// Lists of half of the tiles, chosen at random for every `together` blocks of 64 queries of each head, and the last
-/// tile that the block sees. Lists ascend.
-class half_lists {
- public:
-  half_lists(attention_problem& problem, std::int64_t together) : shape_(problem.shape()) {
-    attention_shape const& s = problem.shape();
-    blocks_ = s.queries / 64;
-    std::int64_t const all = s.keys / 128;
-    for (std::int64_t list = 0; list < s.batch * s.query_heads * blocks_; ++list) {
-      std::int64_t const block = list % blocks_;
-      std::int64_t const seen = problem.options().is_causal ? (64 * block + 63) / 128 + 1 : all;
-      std::vector<std::int32_t> own = choose(all, static_cast<std::uint64_t>((list - block) + block / together));
-      if (!std::binary_search(own.begin(), own.end(), static_cast<std::int32_t>(seen - 1))) {
-        own.insert(std::lower_bound(own.begin(), own.end(), static_cast<std::int32_t>(seen - 1)),
-                   static_cast<std::int32_t>(seen - 1));
-      }
-      counts_.push_back(static_cast<std::int32_t>(own.size()));
-      visited_ += std::lower_bound(own.begin(), own.end(), static_cast<std::int32_t>(seen)) - own.begin();
-      of_all_ += seen;
-      own.resize(static_cast<std::size_t>(all / 2 + 1));
-      tiles_.insert(tiles_.end(), own.begin(), own.end());
-    }
-    device_counts_ = copy(problem, counts_);
-    device_tiles_ = copy(problem, tiles_);
-  }
-  /// The part of the tiles within the mask that is listed.
-  double part() const { return static_cast<double>(visited_) / static_cast<double>(of_all_); }
-  listed_tiles<> bias() const {
-    return {{{device_counts_->data(), {shape_.batch, shape_.query_heads, blocks_}},
-             {device_tiles_->data(), {shape_.batch, shape_.query_heads, blocks_, shape_.keys / 128 / 2 + 1}}}};
-  }
-
- private:
-  using memory_type = std::unique_ptr<bench::device_array<std::int32_t>>;
-
-  static memory_type copy(attention_problem& problem, std::vector<std::int32_t> const& values) {
-    auto memory = std::make_unique<bench::device_array<std::int32_t>>(problem.memory(), values.size());
-    bench::check(cudaMemcpyAsync(memory->data(), values.data(), memory->bytes(), cudaMemcpyHostToDevice,
-                                 problem.memory().stream()),
-                 "cudaMemcpyAsync");
-    problem.memory().wait();
-    return memory;
-  }
-  /// Half of the numbers below `all`, ascending.
-  static std::vector<std::int32_t> choose(std::int64_t all, std::uint64_t seed) {
-    std::vector<std::pair<std::uint64_t, std::int32_t>> order;
-    for (std::int32_t i = 0; i < all; ++i) {
-      order.emplace_back(testing::hash(seed, static_cast<std::uint64_t>(i)), i);
-    }
-    std::sort(order.begin(), order.end());
-    std::vector<std::int32_t> chosen;
-    for (std::int64_t i = 0; i < all / 2; ++i) {
-      chosen.push_back(order[static_cast<std::size_t>(i)].second);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    return chosen;
-  }
-
-  attention_shape shape_;
-  std::int64_t blocks_;
-  std::int64_t visited_ = 0;
-  std::int64_t of_all_ = 0;
-  std::vector<std::int32_t> counts_;
-  std::vector<std::int32_t> tiles_;
-  memory_type device_counts_;
-  memory_type device_tiles_;
-};
-
-/// Minus infinity outside of lists of tiles.
-struct outside_of_lists {
-  attention_block_list list;
-  __device__ float operator()(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t key) const {
-    std::int64_t const count = list.count(sequence, head, query / 64);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (list.tiles(sequence, head, query / 64, i) == key / 128) {
-        return 0.0F;
-      }
-    }
-    return -infinity;
-  }
-};
-
 void measure_listed(benchmark::State& state, bool has_codes, attention_problem& problem, std::int64_t together) {
-  half_lists const lists(problem, together);
-  exchange<sage_attention2, listed_tiles<>> const ours(problem, lists.bias());
+  bench::half_lists const lists(problem, together);
+  exchange<sage_attention2, listed_tiles<>> const ours(problem, {lists.list()});
   exchange<sage_attention2, no_bias> const alias(problem, {});
   bench::race seconds{};
   for (auto _ : state) {
@@ -296,7 +206,7 @@ void measure_listed(benchmark::State& state, bool has_codes, attention_problem& 
     state.SetIterationTime(seconds.ours);
   }
   ours.forward();
-  report(state, seconds, problem, outside_of_lists{lists.bias().list}, lists.part());
+  report(state, seconds, problem, bench::outside_of_lists{lists.list()}, lists.part());
 }
 
 void measure_packed(benchmark::State& state, bool is_causal) {
@@ -383,20 +293,6 @@ struct held_value {
   Bias value;
   Bias bias() const { return value; }
 };
-/// The slopes of a linear_bias.
-struct held_slopes {
-  std::unique_ptr<bench::device_array<float>> memory;
-  linear_bias bias() const { return {{memory->data(), static_cast<std::int64_t>(memory->size())}}; }
-};
-/// The memory of a dense_bias that all heads share.
-struct held_biases {
-  std::unique_ptr<bench::device_array<bfloat16>> memory;
-  attention_shape shape;
-  dense_bias<bfloat16> bias() const {
-    return {{memory->data(), {shape.batch, shape.query_heads, shape.queries, shape.keys}, {0, 0, shape.keys, 1}}};
-  }
-};
-
 bench::registration const registered([] {
   for (bool const is_causal : {false, true}) {
     bench::add_cuda(
@@ -409,29 +305,10 @@ bench::registration const registered([] {
     }
   }
   add<sage_attention2>("bias_function", [](attention_problem& problem) {
-    return held_value<bias_function>{{problem.shape().query_heads}};
+    return held_value<bench::bias_function>{{problem.shape().query_heads}};
   });
-  add<sage_attention2>("linear_bias", [](attention_problem& problem) {
-    std::int64_t const heads = problem.shape().query_heads;
-    std::vector<float> slopes;
-    for (std::int64_t head = 1; head <= heads; ++head) {
-      slopes.push_back(std::exp2(-8.0F * static_cast<float>(head) / static_cast<float>(heads)));  // as in the paper
-    }
-    auto memory = std::make_unique<bench::device_array<float>>(problem.memory(), slopes.size());
-    bench::check(cudaMemcpyAsync(memory->data(), slopes.data(), memory->bytes(), cudaMemcpyHostToDevice,
-                                 problem.memory().stream()),
-                 "cudaMemcpyAsync");
-    problem.memory().wait();
-    return held_slopes{std::move(memory)};
-  });
-  add<sage_attention2>("dense_bias", [](attention_problem& problem) {
-    std::int64_t const tokens = problem.shape().queries;
-    auto memory =
-        std::make_unique<bench::device_array<bfloat16>>(problem.memory(), static_cast<std::size_t>(tokens * tokens));
-    bench::fill_head<<<2048, 256, 0, problem.memory().stream()>>>(testing::gauss{}, 9, memory->data(), tokens * tokens);
-    bench::check(cudaGetLastError(), "fill_head");
-    return held_biases{std::move(memory), problem.shape()};
-  });
+  add<sage_attention2>("linear_bias", [](attention_problem& problem) { return bench::held_slopes(problem); });
+  add<sage_attention2>("dense_bias", [](attention_problem& problem) { return bench::held_biases(problem); });
   // Random for each block of 64 queries is the worst case for loads; blocks of 128 queries have neighbours in common.
   for (std::int64_t const together : {1, 2}) {
     add_each(together == 1 ? "block_list" : "block_list_of_128",

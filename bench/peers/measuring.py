@@ -161,6 +161,10 @@ class Run:
     def wants(self, implementation):
         return not self.only or implementation in self.only
 
+    def require_time(self):
+        if time.monotonic() > self.end:
+            raise TimeoutError("the time of all is over")
+
     def attempt(self, title, measure):
         """Adds the rows that measure() returns, or one that says why there are none; others' rows stay.
 
@@ -171,8 +175,7 @@ class Run:
         start = time.monotonic()
         left = self.limit_of_each - self.used.get(implementation, 0.0)
         try:
-            if start > self.end:
-                raise TimeoutError("the time of all is over")
+            self.require_time()
             if left <= 0:
                 raise TimeoutError(f"the implementation's {self.limit_of_each:.0f} seconds are over")
             with interrupted_after(min(left, 1e6)):

@@ -19,13 +19,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import native_loss
 from measuring import Clocks, Run, context, tessera, use_packages, version_of
 
 PARTS = ["weights", "attention", "caches", "losses", "distillation", "sequences"]  # modules beside this
 # Columns of the table: heading, counter, digits.
 COLUMNS = [("ms", "ms", 3), ("TFLOP/s", "TFLOPs", 0), ("TB/s", "TBps", 3), ("extra MiB", "extra_MiB", 1),
            ("cache MiB", "cache_MiB", 1), ("host MiB", "host_MiB", 1), ("bits", "bits_per_weight", 2),
-           ("error", "relative_l1", 5), ("error, hidden", "hidden_error", 5),
+           ("error", "relative_l1", 5), ("error, loss", "loss_error", 5), ("error, hidden", "hidden_error", 5),
            ("error, classifier", "classifier_error", 5)]
 
 
@@ -94,7 +95,7 @@ def measure(options):
 def versions():
     found = {key: version_of(*names) for key, names in PACKAGES.items()}
     found["nvcomp"] = importlib.import_module("weights").version_of_nvcomp()
-    return {name: version for name, version in found.items() if version != "unknown"}
+    return {**{name: version for name, version in found.items() if version != "unknown"}, **native_loss.described()}
 
 
 def main():
@@ -102,6 +103,9 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="the JSON to write")
     parser.add_argument("--package", type=Path, nargs="*", default=[], metavar="PATH",
                         help="wheels, or folders that hold a package, which need not be installed")
+    parser.add_argument("--native-loss", type=Path, metavar="PATH",
+                        help="a wheel of PyTorch 2.13 or later, or a folder that it is unpacked in: its "
+                             "linear_cross_entropy is measured under an older PyTorch (native_loss.py)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
                         help="implementations, as names of benchmarks begin")
@@ -114,6 +118,8 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         use_packages(options.package, folder)
+        if options.native_loss:
+            native_loss.use(options.native_loss, Path(folder) / "native_loss")
         run, described = measure(options)
     print(table(run.rows))
     print("\n".join(["", json.dumps(described), *told(run.failures)]))

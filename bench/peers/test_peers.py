@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -103,6 +104,67 @@ class PeersTest(unittest.TestCase):
         self.assertLess(problem.exact_loss, float(tensors["loss_all_rows"].mean()))
         self.assertGreater(problem.exact_loss, 0.5 * float(tensors["loss_all_rows"].mean()))
 
+    def test_a_loss_is_refused_where_it_is_further_away_than_its_type_explains(self):
+        problem = losses.Problem("real", "256x512x576")
+        exact = problem.exact_loss
+        self.assertAlmostEqual(losses.right_loss("torch_eager", 1.001 * exact, problem)["loss_error"], 0.001)
+        self.assertAlmostEqual(losses.right_loss("torch_native", 0.99 * exact, problem)["loss_error"], 0.01)
+        for name, factor in [("torch_eager", 1.01), ("torch_native", 0.97), ("torch_native_chunked", math.nan)]:
+            with self.assertRaisesRegex(RuntimeError, f"{name}: the loss is .* but should be"):
+                losses.right_loss(name, factor * exact, problem)
+
+    def test_nothing_is_measured_in_turns_once_the_time_is_over(self):
+        some = measuring.Run(-1, True)
+        losses.measure_in_turns(some, ["torch_eager"], losses.Problem("real", "256x512x576"))
+        self.assertIn("the time of all is over", some.rows[0]["error_message"])
+
+    def test_a_newer_pytorchs_loss_is_measured_under_one_that_has_none(self):
+        files = {
+            "version.py": "__version__ = '2.99.1'",
+            "nn/modules/linear_cross_entropy_options.py": "class LinearCrossEntropyOptions:\n    rows = 100",
+            "nn/modules/linear_cross_entropy.py": """
+import torch
+def in_chunks(input, weight, target, rows):
+    parts = [torch.nn.functional.cross_entropy((some @ weight.T).float(), labels, reduction="sum")
+             for some, labels in zip(input.split(rows), target.split(rows))]
+    return sum(parts) / len(target)
+""", "nn/functional.py": """
+import math
+from torch.nowhere import nothing
+def _linear_cross_entropy_logits(input, weight):
+    return linear(input, weight) * math.exp(0)
+def linear_cross_entropy(input, linear_weight, target, *, options=None):
+    if options is None:
+        return cross_entropy(_linear_cross_entropy_logits(input, linear_weight), target)
+    from torch.nn.modules.linear_cross_entropy import in_chunks
+    return in_chunks(input, linear_weight, target, options.rows)
+raise RuntimeError("other parts are not run")
+"""}
+        with tempfile.TemporaryDirectory() as folder:
+            wheel, out = Path(folder, "torch-2.99.1-py3-none-any.whl"), Path(folder, "peers.json")
+            with zipfile.ZipFile(wheel, "w") as archive:
+                for name, text in files.items():
+                    archive.writestr(f"torch/{name}", text)
+            command = [sys.executable, run.__file__, "--small", "--parts", "losses", "--only", *losses.NATIVE,
+                       "--native-loss", str(wheel), "--out", str(out)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if hasattr(torch.nn.functional, "linear_cross_entropy"):
+                self.assertIn("has its own linear_cross_entropy", done.stderr)
+                return
+            self.assertEqual(done.returncode, 0, done.stderr)
+            content = json.loads(out.read_text())
+            with zipfile.ZipFile(wheel, "w") as archive:
+                archive.writestr("torch/version.py", files["version.py"])
+            without = subprocess.run(command, capture_output=True, text=True)
+        self.assertIn("has no torch/nn/functional.py", without.stderr)
+        self.assertEqual(content["context"]["linear_cross_entropy"], "2.99.1's Python files")
+        rows, small = {row["name"]: row for row in content["benchmarks"]}, "bf16/zipf/300x1000x128"
+        for who, error in [("torch_native", 0.02), ("torch_native_chunked", 1e-3)]:
+            for how in ["forward_backward", "in_turns/forward_backward"]:
+                self.assertLess(rows[f"{who}/{how}/{small}"]["loss_error"], error)
+        in_cute = rows[f"torch_native_cute/forward_backward/{small}"]
+        self.assertIn("kernel in CuTe DSL is not in use", in_cute["error_message"])
+
     def test_divergences_are_those_of_their_definitions_in_double(self):
         problem = distillation.Problem("30x50x16")
         own, other = (torch.log_softmax(hidden.detach().double() @ classifier.detach().double().T, -1)
@@ -170,7 +232,7 @@ class PeersTest(unittest.TestCase):
         some.attempt("slow/c", lambda: [{"name": "slow/c"}])
         self.assertEqual(some.rows[3], {"name": "slow/c"})
 
-    def test_calls_in_turns_alternate_and_each_has_its_rows(self):
+    def test_calls_in_turns_change_their_order_and_each_has_its_rows(self):
         some, calls = measuring.Run(1e9, False), []
         def call(name, seconds):
             def run_it():
@@ -178,8 +240,10 @@ class PeersTest(unittest.TestCase):
                 time.sleep(seconds)
             return run_it
         rows = some.time_in_turns({"quick/x": (call("quick", 0.001), {"loss": 1.0}),
-                                   "slow/x": (call("slow", 0.004), {})}, 0.01, (2, 3))
-        self.assertEqual(calls[-4:], ["quick", "slow", "quick", "slow"])
+                                   "slow/x": (call("slow", 0.004), {})}, 0.01, (3, 3))
+        rounds = [tuple(calls[i:i + 2]) for i in range(4, len(calls), 2)]  # two calls of each say how many there are
+        self.assertEqual(len(rounds), 3 * measuring.REPETITIONS)
+        self.assertEqual(set(rounds), {("quick", "slow"), ("slow", "quick")})
         self.assertEqual([row["name"] for row in rows], ["quick/x", "slow/x"] * measuring.REPETITIONS)
         self.assertTrue(all(row["loss"] == 1.0 for row in rows[::2]))
         self.assertTrue(all(0.9 <= row["ms"] < slow["ms"] for row, slow in zip(rows[::2], rows[1::2])))

@@ -131,6 +131,18 @@ void report(benchmark::State& state, bench::race const& seconds, buffer<T> const
   state.counters["vs_lossless"] = seconds.peer / seconds.ours;
 }
 
+/// Times two calls in turns, the first of which is measured.
+template <class Ours, class Peer>
+bench::race race_of(benchmark::State& state, tessera::cuda const& exec, Ours const& ours, Peer const& peer) {
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(exec.stream, ours, peer);
+    state.SetIterationTime(seconds.ours);
+  }
+  exec.wait();
+  return seconds;
+}
+
 template <class T, int Kept>
 void measure_encoding(benchmark::State& state, int normalizer_block) {
   constexpr std::int64_t count = measured_count<T>;
@@ -140,13 +152,8 @@ void measure_encoding(benchmark::State& state, int normalizer_block) {
   bench::fill(weights.data(), static_cast<std::size_t>(count), testing::gauss{.sigma = 0.02}, 1, exec.stream);
   encoding<neuzip_lossy<Kept, T>> lossy(exec, weights, {.normalizer_block = normalizer_block});
   encoding<neuzip_of<T>> lossless(exec, weights, {});
-  bench::race seconds{};
-  for (auto _ : state) {
-    seconds = bench::alternate(
-        exec.stream, [&] { lossy(); }, [&] { lossless(); });
-    state.SetIterationTime(seconds.ours);
-  }
-  exec.wait();
+  bench::race const seconds = race_of(
+      state, exec, [&] { lossy(); }, [&] { lossless(); });
   buffer<T> decoded(exec, count);
   lossy.decode(decoded);
   buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
@@ -163,13 +170,8 @@ void measure(benchmark::State& state, int normalizer_block) {
   bench::fill(weights.data(), static_cast<std::size_t>(count), testing::gauss{.sigma = 0.02}, 1, exec.stream);
   decoding<neuzip_lossy<Kept, T>> lossy(exec, weights, {.normalizer_block = normalizer_block});
   decoding<neuzip_of<T>> lossless(exec, weights, {});
-  bench::race seconds{};
-  for (auto _ : state) {
-    seconds = bench::alternate(
-        exec.stream, [&] { lossy(); }, [&] { lossless(); });
-    state.SetIterationTime(seconds.ours);
-  }
-  exec.wait();
+  bench::race const seconds = race_of(
+      state, exec, [&] { lossy(); }, [&] { lossless(); });
   buffer<T> const expected = kept_weights<T, Kept>(exec, weights, normalizer_block);
   bench::require_same_bytes(lossy.decoded().data(), expected.data(), expected.bytes(), memory, "decoded weights");
   bench::require_same_bytes(lossless.decoded().data(), weights.data(), weights.bytes(), memory, "lossless weights");

@@ -321,7 +321,7 @@ class container_writer {
     std::int64_t compressed = 0;
     std::uint32_t checksum = 0;
     bool gets_smaller = true;
-    for_each_segment(model_.data(tensor), [&](byte_range range) {
+    for_each_segment(model_.data(tensor), [&, this](byte_range range) {
       if (!gets_smaller) {
         return;
       }
@@ -350,7 +350,7 @@ class container_writer {
 
   std::uint32_t write_plain(tensor_entry const& tensor) {
     std::uint32_t checksum = 0;
-    for_each_segment(model_.data(tensor), [&](byte_range range) {
+    for_each_segment(model_.data(tensor), [&, this](byte_range range) {
       std::span<std::byte const> const piece = read(range);
       writer_.append(piece);
       checksum = checksum_of(piece, checksum);

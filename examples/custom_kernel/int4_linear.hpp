@@ -57,7 +57,7 @@ struct int4_linear {
     tile::clear(group, totals);
     int4_codes::fetched<Group, decltype(scratch.w)> codes;
     per_lane<float, Group> scale;
-    auto const fetch = [&](std::int64_t k) {
+    auto const fetch = [&, this](std::int64_t k) {
       weights.fetch(group, codes, column, k * k_tile);
       for (int lane : group) {
         scale[lane] = lane < Columns && column + lane < weights.rows() ? scales(k, column + lane).scale : 0.0F;
@@ -87,7 +87,7 @@ struct int4_linear {
       tile::each_pair(group, sums, totals,
                       [&](int, int c, float sum, float& total) { total += sum * scratch.scales[c]; });
     }
-    tile::each(group, totals, [&](int r, int c, float total) {
+    tile::each(group, totals, [&, this](int r, int c, float total) {
       if (row + r < inputs.rows() && column + c < weights.rows()) {
         outputs(part * inputs.rows() + row + r, column + c) = store<Output>(total);
       }

@@ -41,7 +41,7 @@ struct plain_level : product_body<1, 128> {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     corner const first = at(which);
     auto const prepare = [](int) { return 0; };  // operands are read from memory where they are multiplied
-    auto const multiply = [&](pipeline_step step, per_lane<float, Group>& sums) {
+    auto const multiply = [&, this](pipeline_step step, per_lane<float, Group>& sums) {
       for (int lane : group) {
         std::int64_t const column = min(first.column + lane, of.c.extent(1) - 1);
         sums[lane] += load(of.a(first.row, step.index)) * load(of.b(column, step.index));
@@ -62,7 +62,7 @@ struct tiled_level : product_body<64, 64> {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<tile_rows, tile_columns, 16>, Group>;
     corner const first = at(which);
-    auto const prepare = [&](int step) {
+    auto const prepare = [&, this](int step) {
       group.sync();  // the tiles of the step before have been read
       dense<bfloat16>{of.a}.load(group, scratch.a[0], first.row, std::int64_t{step} * depth);
       dense<bfloat16>{of.b}.load(group, scratch.b[0], first.column, std::int64_t{step} * depth);  // ends with a sync

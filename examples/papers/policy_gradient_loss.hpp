@@ -47,7 +47,7 @@ struct clip_policy {
     float const tokens =
         objective.is_by_sequence ? own * static_cast<float>(sequences.count()) : static_cast<float>(labelled[0]);
     float const weight = own > 0 ? 1 / tokens : 0.0F;  // of each token
-    auto const differentiate = [&](std::int64_t token) {
+    auto const differentiate = [&, this](std::int64_t token) {
       float const advantage = advantages(sequence, token % sequences.options.sequence);
       float const ratio = tessera::exp(-token_losses[token] - old_log_probabilities[token]);
       float const clipped = minimum(maximum(ratio, 1 - objective.clip_low), 1 + objective.clip_high);

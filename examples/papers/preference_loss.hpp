@@ -36,7 +36,7 @@ struct prefer {
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t pair, scratch_type&) const {
     std::int64_t const pairs = sequences.count() / 2, rejected = pairs + pair;
-    auto const gain = [&](std::int64_t token) { return -token_losses[token] - reference[token]; };
+    auto const gain = [&, this](std::int64_t token) { return -token_losses[token] - reference[token]; };
     float const by_both = sequences.sum_over(group, pair, gain) - sequences.sum_over(group, rejected, gain);
     float const margin = objective.beta * by_both, weight = 1 / static_cast<float>(pairs);
     float const right = 1 - objective.smoothing, wrong = objective.smoothing;

@@ -85,7 +85,7 @@ struct preference_loss_trial {
         double const count = static_cast<double>(pairs);
         loss += ((1 - smoothing) * std::log1p(std::exp(-margin)) + smoothing * std::log1p(std::exp(margin))) / count;
         double const slope = (1 / (1 + std::exp(-margin)) - (1 - smoothing)) / count;  // by the margin
-        each([&](std::size_t i, double sign) { by_loss[i] = -slope * sign; });
+        each([&, this](std::size_t i, double sign) { by_loss[i] = -slope * sign; });
         margins.push_back(margin);
       }
     }

@@ -68,7 +68,7 @@ struct score_pages : quest_heads {
     tile::clear(group, bounds);
     multiply_staged<tile>(group, scratch.boxes, scratch.signed_queries, bounds);
     each_largest<tile>(group, bounds, boxes.extent(1) - first,
-                       [&](int row, float best) { scores(head, first + row) = best; });
+                       [&, this](int row, float best) { scores(head, first + row) = best; });
   }
 };
 
@@ -81,7 +81,7 @@ struct attend_pages : quest_heads {
   };
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t head, scratch_type& scratch) const {
-    auto const key = [&](std::int64_t i) { return ordered_key(scores(head, i)); };
+    auto const key = [&, this](std::int64_t i) { return ordered_key(scores(head, i)); };
     auto const list = [&](std::int64_t rank, std::int64_t i) {
       for (int t = 0; t < page; ++t) {
         scratch.order[rank * page + t] = i * page + t;
@@ -90,7 +90,7 @@ struct attend_pages : quest_heads {
     std::int64_t const all = top_k(group, key, scores.extent(1), taken, scratch.digits, list) * page;
     gathered<bfloat16> const k{keys[head], {scratch.order, all}}, v{values[head], {scratch.order, all}};
     decode_heads<G> attention(group, queries, head, scratch);  // has a sync
-    attention.attend(group, k, v, scratch, [&](std::int64_t i) { return scratch.order[i] < keys.extent(1); });
+    attention.attend(group, k, v, scratch, [&, this](std::int64_t i) { return scratch.order[i] < keys.extent(1); });
     attention.finish(group, head, results);
   }
 };

@@ -144,7 +144,7 @@ class cpu_engine final : public weight_engine {
   [[nodiscard]] bool supports(codec_choice const&) const override { return true; }
 
   std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) override {
-    with_codec(choice, [&]<class Codec>(std::type_identity<Codec>) {
+    with_codec(choice, [&, this]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
       stream_ = {};  // frees the old memory first, so that both are never there at once
       stream_ = Codec::encode(exec_, as_weights<value_type>(weights),
@@ -155,7 +155,7 @@ class cpu_engine final : public weight_engine {
 
   void decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
               std::span<std::byte> weights) override {
-    with_codec(choice_of(found), [&]<class Codec>(std::type_identity<Codec>) {
+    with_codec(choice_of(found), [&, this]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
       Codec::decode(exec_,
                     tessera::array_view<std::byte const>(stream.data(), static_cast<std::int64_t>(stream.size())),

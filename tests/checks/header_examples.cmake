@@ -64,7 +64,8 @@ function(tessera_check_example example given)
   set(whole_examples ${whole_examples} "${folder}/${name}.cpp" PARENT_SCOPE)
 endfunction()
 
-# Pieces stand in one source, each in a namespace of its own. They show values and do nothing with them.
+# Pieces stand in one source for each SCOPE, however many calls name it, each in a namespace of its own: most of the
+# time goes into reading headers. They show values and do nothing with them.
 function(tessera_check_pieces where scope includes)
   set(functions "")
   while(ARGN)
@@ -89,15 +90,37 @@ function(tessera_check_pieces where scope includes)
     string(APPEND functions
       "\nnamespace pieces::in_${name} {\n${before}${mark}void example(${given}) {${block}}\n}\n")
   endwhile()
-  set(source "${folder}/pieces_${scope}.cpp")
-  if(NOT where STREQUAL "ON_HOST")
-    set(source "${folder}/pieces_${scope}.cu")
-  endif()
-  file(CONFIGURE OUTPUT "${source}" CONTENT "${includes}\nusing namespace tessera;\n${functions}" @ONLY)
   if(where STREQUAL "ON_HOST")
+    set_property(GLOBAL APPEND PROPERTY tessera_host_scopes "${scope}")
+  elseif(TESSERA_HAVE_CUDA)
+    set_property(GLOBAL APPEND PROPERTY tessera_cuda_scopes "${scope}")
+  endif()
+  set_property(GLOBAL APPEND_STRING PROPERTY tessera_includes_of_${scope} "${includes}\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY tessera_functions_of_${scope} "${functions}")
+endfunction()
+
+# Writes the source of a scope.
+function(tessera_write_pieces source scope)
+  get_property(includes GLOBAL PROPERTY tessera_includes_of_${scope})
+  get_property(functions GLOBAL PROPERTY tessera_functions_of_${scope})
+  file(CONFIGURE OUTPUT "${source}" CONTENT "${includes}\nusing namespace tessera;\n${functions}" @ONLY)
+endfunction()
+
+# Compiles what all calls above have asked for.
+function(tessera_compile_pieces)
+  get_property(scopes GLOBAL PROPERTY tessera_host_scopes)
+  list(REMOVE_DUPLICATES scopes)
+  foreach(scope IN LISTS scopes)
+    set(source "${folder}/pieces_${scope}.cpp")
+    tessera_write_pieces("${source}" "${scope}")
     tessera_compile_examples("pieces of ${scope}" -Wno-unused -Wno-unused-result "-I${PROJECT_SOURCE_DIR}/tests"
       "${source}")
-  elseif(TESSERA_HAVE_CUDA)
+  endforeach()
+  get_property(scopes GLOBAL PROPERTY tessera_cuda_scopes)
+  list(REMOVE_DUPLICATES scopes)
+  foreach(scope IN LISTS scopes)
+    set(source "${folder}/pieces_${scope}.cu")
+    tessera_write_pieces("${source}" "${scope}")
     add_library(tessera_pieces_${scope} OBJECT "${source}")
     target_include_directories(tessera_pieces_${scope} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(tessera_pieces_${scope} PRIVATE tessera::cuda)
@@ -107,7 +130,7 @@ function(tessera_check_pieces where scope includes)
     list(GET CMAKE_CUDA_ARCHITECTURES -1 one_architecture)
     set_target_properties(tessera_pieces_${scope} PROPERTIES
       CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES "${one_architecture}")
-  endif()
+  endforeach()
 endfunction()
 
 # What examples of many folders are given.
@@ -123,6 +146,7 @@ file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/examples/*.cmake")
 foreach(file IN LISTS files)
   include("${file}")
 endforeach()
+tessera_compile_pieces()
 tessera_compile_examples("whole ones of headers" ${whole_examples})
 
 # A block is an example if one of its lines ends as lines of C++ do.

@@ -53,6 +53,10 @@ struct adding_pairs : longest {
   constexpr int of_pair(int a, int b) const { return a + b; }
   constexpr void push_pair(int& state, int a, int b) const { state += a + b; }
 };
+/// Pushes pairs, but does not say what the state of a pair is: lanes give it one value at a time.
+struct pushing_pairs : longest {
+  constexpr void push_pair(int& state, int a, int b) const { state += a + b; }
+};
 struct forgetting_the_second : adding_pairs {
   constexpr int of_pair(int a, int) const { return a; }
   constexpr void push_pair(int& state, int a, int) const { state += a; }
@@ -65,6 +69,7 @@ struct without_input {
 static_assert(Reducer<longest>);
 static_assert(Reducer<latest>, "laws are not for the compiler to see");
 static_assert(tessera::PairReducer<adding_pairs> && !tessera::PairReducer<longest>);
+static_assert(Reducer<pushing_pairs> && !tessera::PairReducer<pushing_pairs>);
 static_assert(tessera::takes_any_order<tessera::maximum_reducer<float>> && !tessera::takes_any_order<longest>);
 static_assert(!Reducer<int>);
 static_assert(!Reducer<without_input>);

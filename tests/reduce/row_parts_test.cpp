@@ -110,6 +110,23 @@ TEST_CASE("parts that are merged at once make the row that they make in order", 
   check_merging<33>();
 }
 
+TEST_CASE("merging at once says by what sums that lie elsewhere are to be multiplied", "[host]") {
+  for (std::size_t const count : {0U, 1U, 5U, 33U}) {
+    auto const parts = keys(count, 30.0F, 8 + count);
+    float elsewhere = 0.0F;
+    int calls = 0;
+    part const merged = merge_parts(
+        reducer{}, static_cast<int>(count), [&](int i) -> part const& { return parts[static_cast<std::size_t>(i)]; },
+        [&](int i, float factor) {
+          CHECK(i == calls++);
+          elsewhere += parts[static_cast<std::size_t>(i)].values[1] * factor;
+        });
+    CAPTURE(count);
+    CHECK(calls == static_cast<int>(count));
+    CHECK(elsewhere == merged.values[1]);
+  }
+}
+
 TEST_CASE("a row of no parts, and of hidden ones alone, is that without keys", "[host]") {
   for (part const& nothing :
        {at_once<0>({}), at_once<3>({reducer{}.identity(), reducer{}.identity(), reducer{}.identity()})}) {

@@ -147,6 +147,12 @@ class damaging_ranks {
   std::vector<std::pair<int, tessera::array_view<std::byte>>> received_;
 };
 
+/// Who damages what: a rank, and its damage.
+struct damaged_rank {
+  int rank = -1;
+  damaging_ranks::damage_type damage = [](int, int, tessera::array_view<std::byte>) {};
+};
+
 /// Calls run(exec, wire, space) with an executor, its side queue and a workspace of plan(exec); returns whether nothing
 /// was written outside of the workspace.
 template <class Collective, class Plan, class Run>

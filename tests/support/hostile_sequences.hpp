@@ -96,7 +96,7 @@ struct hostile_problem {
   }
   /// The complaint of a call with these lists.
   std::string run(listed_tokens const& tokens, cache_operation operation, cache_lists const& by) {
-    return complaint_of([&] {
+    return complaint_of([&, this] {
       switch (operation) {
         case cache_operation::append:
           return cache.append(by, tokens, 200, 60);

@@ -84,7 +84,7 @@ class listed_cache {
   void append(cache_lists const& lists, listed_tokens const& from, std::int64_t first, std::int64_t tokens) {
     buffer<std::byte> memory(exec, cache.plan_append(exec, {2, tokens}).bytes());
     workspace const space(cache.plan_append(exec, {2, tokens}), memory);
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths fresh) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths fresh) {
       for (int part = 0; part < parts; ++part) {
         sent const heads_of(*this, from.part[part], first, tokens);
         cache.append(exec, part, heads_of.inputs(), sequences, {tokens, fresh}, space);
@@ -94,7 +94,7 @@ class listed_cache {
     complain();
   }
   void write(cache_lists const& lists, listed_tokens const& from, std::int64_t first, std::int64_t tokens) {
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths fresh) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths fresh) {
       for (int layer = 0; layer < 3; ++layer) {
         int const side = cache.side_of(layer);
         sent const heads_of(*this, from.part[cache.part_of(layer)], first, tokens);
@@ -108,7 +108,7 @@ class listed_cache {
   void seal(cache_lists const& lists) {
     buffer<std::byte> memory(exec, cache.plan_seal(exec, 2).bytes());
     workspace const space(cache.plan_seal(exec, 2), memory);
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths) {
       for (int part = 0; part < parts; ++part) {
         cache.seal(exec, part, sequences, space);
       }
@@ -122,7 +122,7 @@ class listed_cache {
     auto const queries = to_exec(attention_samples<bfloat16>(testing::gauss{.sigma = 1.5}, 7, 1, values));
     buffer<float> result = to_exec(std::vector<float>(as_size(values + 2 * query_heads), -77.0F));
     head_view<bfloat16 const> const q(queries.data(), {2, query_heads, 1, extents.channels});
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths) {
       auto const plan = cache.plan_attend(exec, cache.shape_of(q, sequences));
       buffer<std::byte> memory(exec, plan.bytes());
       cache.attend(exec, layer, q, sequences, {.is_causal = true},
@@ -138,7 +138,7 @@ class listed_cache {
   void restore(cache_lists const& lists, int layer, std::int64_t tokens, std::vector<float>& found) {
     std::int64_t const values = 2 * heads * tokens * extents.channels;
     buffer<float> both = to_exec(std::vector<float>(as_size(2 * values), -77.0F));
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths) {
       cache.restore(exec, layer, sequences, head_view<float>(both.data(), {2, heads, tokens, extents.channels}),
                     head_view<float>(both.data() + values, {2, heads, tokens, extents.channels}));
       wait();
@@ -148,14 +148,14 @@ class listed_cache {
   }
   std::vector<std::byte> saved(cache_lists const& lists, std::int64_t which) {
     std::vector<std::byte> found;
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths) {
       found = save_cache(exec, cache, sequences, which);
     });
     return found;
   }
   cache_bytes statistics(cache_lists const& lists) {
     cache_bytes found;
-    on_lists(lists, [&](cache_sequences const& sequences, sequence_lengths) {
+    on_lists(lists, [&, this](cache_sequences const& sequences, sequence_lengths) {
       found = cache.wait_for_statistics(exec, sequences);
     });
     return found;
@@ -177,13 +177,13 @@ class listed_cache {
   /// All bytes of the cache, without those of one slot and three blocks if `has_second` is false.
   std::vector<std::byte> state(bool has_second) const {
     std::vector<std::byte> all;
-    for_each_region(has_second, [&](void const* data, std::int64_t bytes) { add(all, data, bytes); });
+    for_each_region(has_second, [&, this](void const* data, std::int64_t bytes) { add(all, data, bytes); });
     return all;
   }
   /// Makes all bytes of the cache those of another one, which state(true) gave.
   void set_state(std::vector<std::byte> const& all) {
     std::byte const* next = all.data();
-    for_each_region(true, [&](void* data, std::int64_t bytes) {
+    for_each_region(true, [&, this](void* data, std::int64_t bytes) {
       exec.copy(array_view<std::byte const>(next, bytes), array_view<std::byte>(static_cast<std::byte*>(data), bytes));
       next += bytes;
     });

@@ -214,6 +214,15 @@ double relative_distance(std::vector<Gradient> const& found, std::vector<double>
   return apart == 0 ? 0 : std::sqrt(apart / (length > 0 ? length : 1e-30));
 }
 
+/// Whether one list is twice the other, but for rounding: gradients that were added to those that were there.
+inline bool is_twice(std::vector<float> const& twice, std::vector<float> const& once) {
+  std::vector<double> expected = doubles_of(once);
+  for (double& value : expected) {
+    value *= 2.0;
+  }
+  return relative_distance(twice, expected) <= 1e-6;
+}
+
 /// The largest of the three gradients' distances.
 template <class Gradient>
 double worst_distance(gradient_results<Gradient> const& found, gradient_reference const& expected) {

@@ -58,7 +58,7 @@ struct normalized_and_rotated {
   template <class Stored>
   TESSERA_FN float operator()(Stored const& x, std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    auto const normed = [&](std::int64_t s, std::int64_t h, std::int64_t t, std::int64_t c) {
+    auto const normed = [&, this](std::int64_t s, std::int64_t h, std::int64_t t, std::int64_t c) {
       return norm(x, s, h, t, c);
     };
     return turn(normed, sequence, head, token, channel);

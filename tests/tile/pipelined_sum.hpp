@@ -32,7 +32,7 @@ struct pipelined_sum {
     for (int lane : group) {
       sum[lane] = 0.0F;
     }
-    auto const begin = [&](int step, int stage) {
+    auto const begin = [&, this](int step, int stage) {
       for (int lane : group) {
         if (lane < 8) {
           auto const* const from = reinterpret_cast<tile_chunk<float> const*>(numbers.data + 32 * step + 4 * lane);

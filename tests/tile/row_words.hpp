@@ -117,7 +117,7 @@ struct row_words_program {
     using words = typename Words::template of<G>;
     static_assert(RowWords<words>);
     typename words::sum_tile tile;
-    words::each_with_row(group, tile, [&](int row, int column, Sum& sum) { sum = sums(row, column); });
+    words::each_with_row(group, tile, [&, this](int row, int column, Sum& sum) { sum = sums(row, column); });
     reduce<words>(group, tile);
     fold<words>(group, tile);
     add_rows_of_sums<words>(group, tile);
@@ -140,7 +140,7 @@ struct row_words_program {
     W::reduce_rows(group, maximum_reducer<Sum>{}, tile, largest);
     W::each_row_once(
         group,
-        [&](int row, census const& state, Sum most) {
+        [&, this](int row, census const& state, Sum most) {
           to.reduced[row] = state;
           to.largest[row] = most;
           to.rows[row] += 1;
@@ -157,7 +157,7 @@ struct row_words_program {
     W::merge_lanes(group, pair_bits_reducer<Sum>{}, pairs);
     W::each_row_once(
         group,
-        [&](int row, census const& state, pair_bits const& of_pairs) {
+        [&, this](int row, census const& state, pair_bits const& of_pairs) {
           to.folded[row] = state;
           to.pairs[row] = of_pairs.all;
         },
@@ -179,7 +179,7 @@ struct row_words_program {
         all);
     W::merge_lanes(group, pair_bits_reducer<Sum>{}, all);
     W::each_row_once(
-        group, [&](int row, pair_bits const& sum) { to.listed[row] = sum.all; }, all);
+        group, [&, this](int row, pair_bits const& sum) { to.listed[row] = sum.all; }, all);
   }
   template <class W, class Bits, class G>
   TESSERA_FN void change(G const& group, typename W::sum_tile& tile) const {
@@ -188,7 +188,7 @@ struct row_words_program {
     typename W::template row_values<float> ordered;
     W::each_row(
         group,
-        [&](int row, int& number, int& of_end, float& sum) {
+        [&, this](int row, int& number, int& of_end, float& sum) {
           number = row;
           of_end = ends[row];
           sum = 0.0F;
@@ -197,7 +197,8 @@ struct row_words_program {
     typename Bits::sum_tile bits;
     W::template map_sums<Bits>(
         group, tile, bits, [](int, int, Sum sum, int row) { return bit_cast<std::int32_t>(sum) + row; }, own);
-    Bits::each_with_row(group, bits, [&](int row, int column, std::int32_t word) { to.bits(row, column) = word; });
+    Bits::each_with_row(group, bits,
+                        [&, this](int row, int column, std::int32_t word) { to.bits(row, column) = word; });
     W::hide_from(group, tile, Sum{77}, end);
     W::hide_before_diagonal(group, tile, Sum{77}, first);
     W::each_with_row(
@@ -206,7 +207,7 @@ struct row_words_program {
     W::merge_lanes(group, ordered_sum_reducer{}, ordered);
     W::each_with_row(
         group, tile,
-        [&](int row, int column, Sum sum, float of_row) {
+        [&, this](int row, int column, Sum sum, float of_row) {
           to.hidden(row, column) = sum;
           to.ordered(row, column) = of_row;
         },

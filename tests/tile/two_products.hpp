@@ -62,7 +62,7 @@ struct two_products {
     first::reduce_rows(group, sum_reducer<float>{}, products, sum);
     first::each_row_once(
         group,
-        [&](int row, float of_most, float of_sum) {
+        [&, this](int row, float of_most, float of_sum) {
           largest[row] = of_most;
           sums[row] = of_sum;
         },

@@ -5,31 +5,54 @@
 #include "cpu_device.hpp"
 #include "loss_operators.hpp"
 
-/// For Python's fake implementations, which must know how large the workspace is without an operator's call.
-/// type: of hidden states, 0 bfloat16, 1 float16, 2 float; is_stored: whether the classifier is not a matrix of it.
-/// cuda_device: its number, or -1 for the CPU. Gives -1 for what no call takes.
+namespace tessera_torch {
+
+/// A call of which Python's fake implementation must know how large its workspace is. The members are those of
+/// _WorkspaceRequest in _loss_operators.py, in the same order; flags are 0 or 1.
+struct workspace_request {
+  std::int64_t cuda_device;  ///< its number, or -1 for the CPU
+  std::int64_t type;         ///< of hidden states: 0 bfloat16, 1 float16, 2 float
+  std::int64_t is_stored;    ///< whether the classifier is not a matrix of this type
+  std::int64_t tokens;
+  std::int64_t vocabulary;
+  std::int64_t channels;
+  std::int64_t reduction;  // the options, in the order of the operators' schema
+  std::int64_t ignore_index;
+  std::int64_t shift;
+  std::int64_t sequence;
+  cross_entropy_option_arguments shared;
+  std::int64_t has_statistics;
+  std::int64_t is_tf32;
+  std::int64_t adds_gradients;
+  std::int64_t for_backward;
+
+  [[nodiscard]] loss_settings settings() const {
+    loss_option_arguments const options{reduction, ignore_index,        shift,       sequence,
+                                        shared,    has_statistics != 0, is_tf32 != 0};
+    return options.settings(loss_function, adds_gradients != 0);
+  }
+};
+
+}  // namespace tessera_torch
+
+/// Gives -1 for what no call takes.
 extern "C" __attribute__((visibility("default"))) std::int64_t tessera_torch_loss_workspace_bytes(
-    int cuda_device, int type, int is_stored, std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels,
-    std::int64_t reduction, std::int64_t ignore_index, std::int64_t shift, std::int64_t sequence, double softcap,
-    double temperature, double smoothing, double z_factor, double e_threshold, double c_threshold,
-    std::int64_t workspace_budget, int has_statistics, int is_tf32, int adds_gradients, int for_backward) noexcept {
+    tessera_torch::workspace_request const* request) noexcept {
   using namespace tessera_torch;
   using torch::headeronly::DeviceType;
   try {
     constexpr ScalarType types[] = {ScalarType::BFloat16, ScalarType::Half, ScalarType::Float};
-    loss_option_arguments const options{reduction,        ignore_index,        shift,       sequence,    softcap,
-                                        temperature,      smoothing,           z_factor,    e_threshold, c_threshold,
-                                        workspace_budget, has_statistics != 0, is_tf32 != 0};
-    loss_settings const settings = options.settings(loss_function, adds_gradients != 0);
-    tessera::linear_loss_shape const shape{tokens, vocabulary, channels};
-    if (cuda_device < 0) {
-      return loss_workspace_bytes<cpu_device>({DeviceType::CPU}, types[type], is_stored != 0, shape, settings,
-                                              for_backward != 0);
+    workspace_request const& of = *request;
+    ScalarType const type = types[of.type];
+    tessera::linear_loss_shape const shape{of.tokens, of.vocabulary, of.channels};
+    if (of.cuda_device < 0) {
+      return loss_workspace_bytes<cpu_device>({DeviceType::CPU}, type, of.is_stored != 0, shape, of.settings(),
+                                              of.for_backward != 0);
     }
+    torch::stable::Device const device{DeviceType::CUDA, static_cast<int>(of.cuda_device)};
     workspace_bytes_function const of_cuda = cuda_workspace_bytes();
     return of_cuda == nullptr ? -1
-                              : of_cuda({DeviceType::CUDA, cuda_device}, types[type], is_stored != 0, shape, settings,
-                                        for_backward != 0);
+                              : of_cuda(device, type, of.is_stored != 0, shape, of.settings(), of.for_backward != 0);
   } catch (std::exception const&) {
     return -1;
   }

@@ -11,12 +11,8 @@
 
 namespace tessera_torch {
 
-/// The options in the order of the operators' schema.
-struct loss_option_arguments {
-  std::int64_t reduction;
-  std::int64_t ignore_index;
-  std::int64_t shift;
-  std::int64_t sequence;
+/// The options that losses of labels and of soft targets share, in the order of the operators' schemas.
+struct cross_entropy_option_arguments {
   double softcap;
   double temperature;
   double smoothing;
@@ -24,24 +20,35 @@ struct loss_option_arguments {
   double e_threshold;
   double c_threshold;
   std::int64_t workspace_budget;
+
+  /// The options with a reduction, which schemas have earlier.
+  [[nodiscard]] tessera::linear_loss_options options(char const* function, std::int64_t reduction) const {
+    return {.reduction = reduction_of(function, reduction),
+            .softcap = static_cast<float>(softcap),
+            .temperature = static_cast<float>(temperature),
+            .smoothing = static_cast<float>(smoothing),
+            .z_factor = static_cast<float>(z_factor),
+            .hidden_threshold = static_cast<float>(e_threshold),
+            .classifier_threshold = static_cast<float>(c_threshold),
+            .workspace_budget = workspace_budget};
+  }
+};
+/// The options of a loss of labels in the order of the operators' schema.
+struct loss_option_arguments {
+  std::int64_t reduction;
+  std::int64_t ignore_index;
+  std::int64_t shift;
+  std::int64_t sequence;
+  cross_entropy_option_arguments shared;
   bool has_statistics;
   bool is_tf32;
 
   [[nodiscard]] loss_settings settings(char const* function, bool adds_gradients) const {
-    return {{.reduction = reduction_of(function, reduction),
-             .ignore_index = ignore_index,
-             .shift = shift,
-             .sequence = sequence,
-             .softcap = static_cast<float>(softcap),
-             .temperature = static_cast<float>(temperature),
-             .smoothing = static_cast<float>(smoothing),
-             .z_factor = static_cast<float>(z_factor),
-             .hidden_threshold = static_cast<float>(e_threshold),
-             .classifier_threshold = static_cast<float>(c_threshold),
-             .workspace_budget = workspace_budget},
-            has_statistics,
-            is_tf32,
-            adds_gradients};
+    tessera::linear_loss_options options = shared.options(function, reduction);
+    options.ignore_index = ignore_index;
+    options.shift = shift;
+    options.sequence = sequence;
+    return {options, has_statistics, is_tf32, adds_gradients};
   }
 };
 
@@ -55,9 +62,13 @@ struct schema_of<gradient_sums> {
   using type = schema<std::optional<Tensor>, std::optional<Tensor>>;
 };
 template <>
+struct schema_of<cross_entropy_option_arguments> {
+  using type = schema<double, double, double, double, double, double, std::int64_t>;
+};
+template <>
 struct schema_of<loss_option_arguments> {
-  using type = schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double, double, double, double,
-                      double, std::int64_t, bool, bool>;
+  using type =
+      joined_schema<std::int64_t, std::int64_t, std::int64_t, std::int64_t, cross_entropy_option_arguments, bool, bool>;
 };
 /// What changes logits, for functions that are no losses.
 struct logit_option_arguments {

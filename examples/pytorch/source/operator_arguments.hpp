@@ -25,7 +25,7 @@ struct schema {
 };
 
 /// What a parameter of a function is in a schema: one argument, or, where this is specialised, those that an aggregate
-/// is made of.
+/// is made of, which may have aggregates as members.
 template <class Parameter>
 struct schema_of {
   using type = schema<Parameter>;
@@ -41,6 +41,14 @@ struct joined<schema<Types...>> {
 };
 template <class... First, class... Second, class... Others>
 struct joined<schema<First...>, schema<Second...>, Others...> : joined<schema<First..., Second...>, Others...> {};
+
+}  // namespace detail
+
+/// The arguments of the members of an aggregate, one behind the other.
+template <class... Members>
+using joined_schema = typename detail::joined<typename schema_of<Members>::type...>::type;
+
+namespace detail {
 
 /// The parameter that arguments from number `First` on make.
 template <class Parameter, std::size_t First, class Arguments>
@@ -75,8 +83,7 @@ template <auto Function, class Type>
 struct flat_of;
 template <auto Function, class Result, class... Parameters>
 struct flat_of<Function, Result (*)(Parameters...)>
-    : flat_call<Function, typename joined<typename schema_of<std::remove_cvref_t<Parameters>>::type...>::type,
-                std::remove_cvref_t<Parameters>...> {};
+    : flat_call<Function, joined_schema<std::remove_cvref_t<Parameters>...>, std::remove_cvref_t<Parameters>...> {};
 
 }  // namespace detail
 

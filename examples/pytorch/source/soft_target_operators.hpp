@@ -15,20 +15,14 @@ namespace tessera_torch {
 /// The options in the order of the operators' schema.
 struct soft_target_option_arguments {
   std::int64_t reduction;
-  double softcap;
-  double temperature;
-  double smoothing;
-  double z_factor;
-  double e_threshold;
-  double c_threshold;
-  std::int64_t workspace_budget;
+  cross_entropy_option_arguments shared;
   bool is_tf32;
 
+  /// The options, by which an entry of -1 is none, as all that are negative.
   [[nodiscard]] tessera::linear_loss_options options(char const* function) const {
-    loss_option_arguments const all{reduction,        -1,        0,        0,           softcap,
-                                    temperature,      smoothing, z_factor, e_threshold, c_threshold,
-                                    workspace_budget, true,      is_tf32};
-    return all.settings(function, false).options;
+    tessera::linear_loss_options options = shared.options(function, reduction);
+    options.ignore_index = -1;
+    return options;
   }
 };
 
@@ -39,7 +33,7 @@ struct schema_of<soft_target_tensors> {
 };
 template <>
 struct schema_of<soft_target_option_arguments> {
-  using type = schema<std::int64_t, double, double, double, double, double, double, std::int64_t, bool>;
+  using type = joined_schema<std::int64_t, cross_entropy_option_arguments, bool>;
 };
 
 /// Which gradients are wanted, where entropies are no results.

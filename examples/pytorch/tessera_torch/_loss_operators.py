@@ -11,10 +11,22 @@ from ._library import (check_fake_devices, empty_gradients, extension_path, ops,
 
 _TYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 
+_NUMBERS = ("softcap", "temperature", "smoothing", "z_factor", "e_threshold", "c_threshold")
+# The options in the order of the operators' schema.
+_SETTINGS = ("reduction", "ignore_index", "shift", "sequence", *_NUMBERS, "workspace_budget", "has_statistics",
+             "is_tf32")
+
+
+class _WorkspaceRequest(ctypes.Structure):
+    """A call, as the extension's workspace_request has it."""
+    _fields_ = [(name, ctypes.c_double if name in _NUMBERS else ctypes.c_int64)
+                for name in ("cuda_device", "type", "is_stored", "tokens", "vocabulary", "channels", *_SETTINGS,
+                             "adds_gradients", "for_backward")]
+
+
 _workspace_bytes = ctypes.CDLL(str(extension_path)).tessera_torch_loss_workspace_bytes
 _workspace_bytes.restype = ctypes.c_int64
-_workspace_bytes.argtypes = ([ctypes.c_int] * 3 + [ctypes.c_int64] * 7 + [ctypes.c_double] * 6 + [ctypes.c_int64]
-                             + [ctypes.c_int] * 4)
+_workspace_bytes.argtypes = [ctypes.POINTER(_WorkspaceRequest)]
 
 
 class LossResults(NamedTuple):
@@ -39,10 +51,10 @@ def _size_of_workspace(e, c, scale, settings, adds_gradients, for_backward):
     device = -1
     if e.device.type == "cuda":
         device = torch.cuda.current_device() if e.device.index is None else e.device.index
-    reduction, ignore_index, shift, sequence, *numbers, budget, has_statistics, is_tf32 = settings
-    size = _workspace_bytes(device, _TYPES[e.dtype], is_stored(e, c, scale), tokens, vocabulary, channels, reduction,
-                            ignore_index, shift, sequence, *numbers, budget, has_statistics, is_tf32, adds_gradients,
-                            for_backward)
+    size = _workspace_bytes(_WorkspaceRequest(
+        cuda_device=device, type=_TYPES[e.dtype], is_stored=is_stored(e, c, scale), tokens=tokens,
+        vocabulary=vocabulary, channels=channels, adds_gradients=adds_gradients, for_backward=for_backward,
+        **dict(zip(_SETTINGS, settings, strict=True))))
     if size < 0:
         raise RuntimeError(f"linear_cross_entropy: no call takes {tokens} tokens, {vocabulary} entries of the "
                            f"vocabulary and {channels} channels with these options on {e.device}")

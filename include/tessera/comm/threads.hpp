@@ -85,17 +85,9 @@ class threads {
   template <Executor Exec, class T>
   requires(Exec::stream == nullptr) void all_reduce(Exec const& exec, array_view<std::type_identity_t<T> const> source,
                                                     rank_reduction reduction, array_view<T> target) {
-    static_assert(detail::is_reduced_by_ranks<T>, "tessera: ranks reduce no elements of this type");
     constexpr char const* function = "threads.all_reduce";
-    detail::rank_request request = request_for(function, source);
-    request.reduction = static_cast<int>(reduction);
-    bool const is_dry = detail::options_of(exec).is_dry;
-    meet(request, is_dry, [&] {
-      detail::check_reduction(function, reduction);
-      check_lists(function, source, target, is_dry);
-      detail::check_same_size(function, source, target);
-    });
-    reduce_and_copy(request, is_dry, reduction, target, 0);
+    reduce(function, detail::options_of(exec).is_dry, source, reduction, target, 0,
+           [&] { detail::check_same_size(function, source, target); });
   }
 
   /// Puts the lists of all ranks, of one size, behind each other in every rank's target.
@@ -126,17 +118,9 @@ class threads {
   requires(Exec::stream == nullptr) void reduce_scatter(Exec const& exec,
                                                         array_view<std::type_identity_t<T> const> source,
                                                         rank_reduction reduction, array_view<T> target) {
-    static_assert(detail::is_reduced_by_ranks<T>, "tessera: ranks reduce no elements of this type");
     constexpr char const* function = "threads.reduce_scatter";
-    detail::rank_request request = request_for(function, source);
-    request.reduction = static_cast<int>(reduction);
-    bool const is_dry = detail::options_of(exec).is_dry;
-    meet(request, is_dry, [&, this] {
-      detail::check_reduction(function, reduction);
-      check_lists(function, source, target, is_dry);
-      detail::check_parts(function, target, "target", source, size());
-    });
-    reduce_and_copy(request, is_dry, reduction, target, target.size() * rank_);
+    reduce(function, detail::options_of(exec).is_dry, source, reduction, target, target.size() * rank_,
+           [&, this] { detail::check_parts(function, target, "target", source, size()); });
   }
 
   /// Where the memory of each rank is, of one size; all ranks have come to this call.
@@ -284,10 +268,18 @@ class threads {
   }
 
   /// Reduces this rank's share of the lists into the memory of all, waits for the others' shares, and copies those from
-  /// element `first_copied` on.
-  template <class T>
-  void reduce_and_copy(detail::rank_request const& request, bool is_dry, rank_reduction reduction, array_view<T> target,
-                       std::int64_t first_copied) {
+  /// element `first_copied` on. `check_sizes()` throws for lists that do not fit together.
+  template <class T, class Check>
+  void reduce(char const* function, bool is_dry, array_view<T const> source, rank_reduction reduction,
+              array_view<T> target, std::int64_t first_copied, Check const& check_sizes) {
+    static_assert(detail::is_reduced_by_ranks<T>, "tessera: ranks reduce no elements of this type");
+    detail::rank_request request = request_for(function, source);
+    request.reduction = static_cast<int>(reduction);
+    meet(request, is_dry, [&] {
+      detail::check_reduction(function, reduction);
+      check_lists(function, source, target, is_dry);
+      check_sizes();
+    });
     if (is_dry) {
       return;
     }

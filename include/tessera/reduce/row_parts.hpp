@@ -198,16 +198,24 @@ TESSERA_FN typename R::state_type begin_parts(R const& reducer, int count, Part 
   return reducer.begin(reach);
 }
 
-/// Merges part(0) to part(Count - 1), which is called twice for each. The row is relative to the largest of their
-/// references, and sums are added in the order of parts.
-template <int Count, PartReducer R, class Part>
-TESSERA_FN typename R::state_type merge_parts(R const& reducer, Part const& part) {
-  typename R::state_type whole = begin_parts(reducer, Count, part);
-  for (int i = 0; i < Count; ++i) {
+/// Merges part(0) to part(count - 1), which is called twice for each. The row is relative to the largest of their
+/// references, and sums are added in the order of parts. `weigh(i, factor)` is called in this order with what sums of
+/// part i that lie elsewhere are to be multiplied by.
+template <PartReducer R, class Part, class Weigh>
+TESSERA_FN typename R::state_type merge_parts(R const& reducer, int count, Part const& part, Weigh const& weigh) {
+  typename R::state_type whole = begin_parts(reducer, count, part);
+  for (int i = 0; i < count; ++i) {
     typename R::state_type const one = part(i);
-    reducer.add(whole, one, reducer.factor(one, whole));
+    float const factor = reducer.factor(one, whole);
+    reducer.add(whole, one, factor);
+    weigh(i, factor);
   }
   return whole;
+}
+/// Merges `Count` parts, all sums of which are in them.
+template <int Count, PartReducer R, class Part>
+TESSERA_FN typename R::state_type merge_parts(R const& reducer, Part const& part) {
+  return merge_parts(reducer, Count, part, [](int, float) {});
 }
 
 }  // namespace v0

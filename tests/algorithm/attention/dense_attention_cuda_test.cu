@@ -297,10 +297,21 @@ TEST_CASE("dense attention without wgmma splits keys where blocks of queries lea
     CHECK(found > 4);
     CHECK(splits::count(shape, 108, 3) <= 3);  // memory for no more
     std::vector<float> memory(as_size(splits::floats(shape, found)));
-    auto const partials = splits::of(shape, 108, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
+    auto const partials = splits::of(shape, found, {memory.data(), {static_cast<std::int64_t>(memory.size())}});
     CHECK(partials.splits() == found);
     CHECK(static_cast<void const*>(&partials.rows(found - 1, 0, 7, 255) + 1) == memory.data() + memory.size());
-    CHECK(splits::of(shape, 108, {}).rows.data == nullptr);
+    CHECK(splits::of(shape, 1, {}).rows.data == nullptr);
+    auto const described = tessera::cuda::described({.architecture = 800, .multiprocessors = 108});
+    dense_splits const planned = dense_splits_of(described, shape);
+    CHECK(planned.floats == splits::floats(shape, found));
+    tessera::dense_attention_call<bfloat16, bfloat16> call{};
+    call.shape = shape;
+    call.key_splits = planned.key_splits;
+    CHECK(splits::count_of(described, call) == found);
+    call.key_splits = 0;  // as plans of other programs leave it: memory decides
+    CHECK(splits::count_of(described, call) == 1);
+    call.work_splits = {memory.data(), {static_cast<std::int64_t>(memory.size())}};
+    CHECK(splits::count_of(described, call) == found);
   }
 }
 
@@ -308,6 +319,11 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
   cuda_device_description const hopper{.architecture = 900, .multiprocessors = 132};
   auto const shifts = [](auto& in, auto&) { in.keys.data += 3; };
   auto const spreads = [](auto&, auto& out) { out.result.strides[3] = 80; };
+  std::int32_t const tiles[2] = {};
+  auto const listed = [&](auto& in, auto&) {
+    std::int64_t const blocks = divide_up(in.queries.extent(2), std::int64_t{64});
+    in.block_list = {{tiles, {1, 1, blocks}}, {tiles, {1, 1, blocks, 1}}};
+  };
   CHECK_THAT(explained(hopper, unchanged),
              contains(cuda::is_compiled_for<900> ? "dense_forward (TMA, wgmma)" : "portable"));
   if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
@@ -322,8 +338,12 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
       CHECK_THAT(explained(device, unchanged, {}, 64), contains("dense_tiles (cp.async, mma.sync)"));
       CHECK_THAT(explained(device, shifts), contains("keys do not lie in rows that begin at multiples of 16 bytes"));
       CHECK_THAT(explained(device, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
-      CHECK_THAT(explained<float>(device, unchanged), contains("results do not have 16 bits"));
-      CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}), contains("there is a bias"));
+      CHECK_THAT(explained<float>(device, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+      for (std::int64_t const queries : {64, 80}) {  // dense_tiles takes no terms and lists from it
+        CHECK_THAT(explained(device, unchanged, attention_functions<slope_bias>{}, queries),
+                   contains("dense_by_warps (cp.async, mma.sync)"));
+        CHECK_THAT(explained(device, listed, {}, queries), contains("dense_by_warps (cp.async, mma.sync)"));
+      }
     }
   }
 }

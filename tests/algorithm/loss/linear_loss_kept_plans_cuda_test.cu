@@ -17,10 +17,10 @@ namespace {
 using without_wgmma = basic_cuda<arch_list<800, 860, 890, 1200>>;
 using loss_of_bf16 = exact_cross_entropy_of<bfloat16>;
 
-std::int64_t bytes_of_softmaxes(workspace_plan const& plan) {
+std::int64_t bytes_of(workspace_plan const& plan, std::string const& name) {
   std::int64_t bytes = 0;
   for (auto const& region : plan.entries()) {
-    bytes += region.name == "softmaxes" ? region.bytes : 0;
+    bytes += region.name == name ? region.bytes : 0;
   }
   return bytes;
 }
@@ -75,7 +75,7 @@ TEST_CASE("explain() says whether rings use kept softmaxes, and why not", "[cuda
   }
 }
 
-TEST_CASE("a budget for softmaxes makes the same plan on devices with wgmma and without", "[cuda]") {
+TEST_CASE("a budget has room for as many softmaxes on devices without wgmma, whose references take none", "[cuda]") {
   using for_both = basic_cuda<arch_list<800, 900>>;
   auto const on = [](int architecture) { return for_both::described({architecture, 108, 227 * 1024}); };
   for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
@@ -83,10 +83,19 @@ TEST_CASE("a budget for softmaxes makes the same plan on devices with wgmma and 
       linear_loss_options const options{.workspace_budget = gibibytes << 30};
       auto const with = loss_of_bf16::plan_backward(on(900), s, options);
       auto const without = loss_of_bf16::plan_backward(on(860), s, options);
-      CHECK(without.bytes() == with.bytes());
-      CHECK(bytes_of_softmaxes(without) == bytes_of_softmaxes(with));
-      CHECK((bytes_of_softmaxes(without) == s.tokens * s.vocabulary * 2) ==
-            (gibibytes == 4 || (gibibytes == 3 && s.channels == 4096)));
+      std::int64_t const kept = bytes_of(with, "softmaxes") / (s.tokens * 2);
+      bool const are_all = gibibytes == 4 || (gibibytes == 3 && s.channels == 4096);
+      CAPTURE(s.channels, gibibytes, kept);
+      CHECK((kept == s.vocabulary) == are_all);
+      CHECK(bytes_of(with, "references of softmaxes") == (kept + 191) / 192 * s.tokens * 4);
+      CHECK(bytes_of(without, "references of softmaxes") == 0);
+      if (kept == 0 || are_all) {
+        CHECK(bytes_of(without, "softmaxes") == bytes_of(with, "softmaxes"));
+        CHECK(without.bytes() == with.bytes() - bytes_of(with, "references of softmaxes"));
+      } else {
+        CHECK(bytes_of(without, "softmaxes") >= bytes_of(with, "softmaxes"));
+        CHECK(without.bytes() <= options.workspace_budget);
+      }
     }
   }
 }

@@ -28,7 +28,7 @@ template <class Gradient>
 using regions_of = detail::loss_gradient_regions<tile, lse_reducer<float>, gradient_filter<12, 64, 64>, Gradient>;
 using regions = regions_of<float>;
 
-regions within(linear_loss_shape const& s, std::int64_t budget, std::int64_t kept = 0,
+regions within(linear_loss_shape const& s, std::int64_t budget, detail::kept_entries kept = {},
                loss_entry_use use = loss_entry_use::marked) {
   return regions("test", s, {.workspace_budget = budget}, use, kept);
 }
@@ -139,7 +139,7 @@ TEST_CASE("as many softmaxes are kept as fit, in steps of 768, or all", "[host]"
   CHECK(regions::kept_within("test", s, std::int64_t{1} << 40) == 10000);
   std::int64_t last = 0;
   for (std::int64_t budget = usual; budget < usual + 200 * 10000 * 2 + (1 << 20); budget += 200 * 1000) {
-    std::int64_t const kept = regions::kept_within("test", s, budget);
+    std::int64_t const kept = regions::kept_within("test", s, budget).count;
     CAPTURE(budget, kept);
     REQUIRE((kept % 768 == 0 || kept == 10000));
     REQUIRE(kept >= last);
@@ -152,6 +152,26 @@ TEST_CASE("as many softmaxes are kept as fit, in steps of 768, or all", "[host]"
     CHECK(regions::kept_within("test", few, 1000) == 0);
     CHECK(regions::kept_within("test", few, std::int64_t{1} << 40) == vocabulary);
   }
+}
+
+TEST_CASE("references of softmaxes take memory where they are not in signs", "[host]") {
+  linear_loss_shape const s{200, 10000, 64};
+  for (std::int64_t const kept : {0, 768, 10000}) {
+    regions const in_tiles = within(s, std::int64_t{1} << 40, kept, loss_entry_use::all);
+    regions const in_signs = within(s, std::int64_t{1} << 40, {kept, true}, loss_entry_use::all);
+    CAPTURE(kept);
+    CHECK(bytes_of(in_tiles.plan, "references of softmaxes") == (kept + 191) / 192 * 200 * 4);
+    CHECK(bytes_of(in_signs.plan, "references of softmaxes") == 0);
+    CHECK(bytes_of(in_signs.plan, "references that tiles share") == (kept > 0 ? 200 * 4 : 0));
+    CHECK(in_tiles.plan.bytes() - in_signs.plan.bytes() >= (kept + 191) / 192 * 200 * 4 / 256 * 256);
+    buffer<std::byte> memory(in_signs.plan.bytes());
+    CHECK(in_signs.kept_in(workspace(in_signs.plan, memory.view()), s).references.is_empty());
+  }
+  // Softmaxes of more entries fit where references take nothing.
+  std::int64_t const all = within(s, std::int64_t{1} << 40, {10000, true}, loss_entry_use::all).plan.bytes();
+  CHECK(regions::kept_within("test", s, all, true) == detail::kept_entries(10000, true));
+  CHECK(regions::kept_within("test", s, all).count < 10000);
+  CHECK(regions::kept_within("test", s, all, true).count == 10000);  // whatever was asked for before
 }
 
 TEST_CASE("lower halves of sums are kept where results are narrower and come in parts", "[host]") {
@@ -213,7 +233,7 @@ TEST_CASE("a search gives what it gave, whatever was searched for, found or refu
                              {s, half, 0, loss_entry_use::ordered},
                              {s, half, 0, loss_entry_use::all}};
   auto const run = [](search const& of) { return within(of.shape, of.budget, of.kept, of.use).plan.bytes(); };
-  auto const kept = [](search const& of) { return regions::kept_within("test", of.shape, 8 * of.budget); };
+  auto const kept = [](search const& of) { return regions::kept_within("test", of.shape, 8 * of.budget).count; };
   for (search const& one : searches) {
     std::int64_t found = 0;
     std::int64_t found_kept = 0;

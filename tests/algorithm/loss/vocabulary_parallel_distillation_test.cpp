@@ -189,16 +189,9 @@ TEST_CASE("gradients of distillation on ranks are added to those in fp32 that ar
   auto const one = distill_on_ranks<whole, float>(3, exec, p, false);
   auto const two = distill_on_ranks<whole, float>(3, exec, p, false, 2);
   for (std::size_t rank = 0; rank < one.size(); ++rank) {
-    auto const is_double = [](std::vector<float> const& twice, std::vector<float> const& once) {
-      auto expected = doubles_of(once);
-      for (double& value : expected) {
-        value *= 2.0;
-      }
-      return relative_distance(twice, expected) <= 1e-6;
-    };
-    CHECK(is_double(two[rank].found.hidden, one[rank].found.hidden));
-    CHECK(is_double(two[rank].found.classifier, one[rank].found.classifier));
-    CHECK(is_double(two[rank].found.bias, one[rank].found.bias));
+    CHECK(is_twice(two[rank].found.hidden, one[rank].found.hidden));
+    CHECK(is_twice(two[rank].found.classifier, one[rank].found.classifier));
+    CHECK(is_twice(two[rank].found.bias, one[rank].found.bias));
   }
 }
 

@@ -195,16 +195,9 @@ TEST_CASE("gradients of soft targets on ranks are added to those in fp32 that ar
   auto const one = run_targets_on_ranks<ranks_loss<float>, float>(3, exec, p, {}, identity_logits{}, false);
   auto const two = run_targets_on_ranks<ranks_loss<float>, float>(3, exec, p, {}, identity_logits{}, false, 2);
   for (std::size_t rank = 0; rank < one.size(); ++rank) {
-    auto const is_double = [](std::vector<float> const& twice, std::vector<float> const& once) {
-      auto expected = doubles_of(once);
-      for (double& value : expected) {
-        value *= 2.0;
-      }
-      return relative_distance(twice, expected) <= 1e-6;
-    };
-    CHECK(is_double(two[rank].found.hidden, one[rank].found.hidden));
-    CHECK(is_double(two[rank].found.classifier, one[rank].found.classifier));
-    CHECK(is_double(two[rank].found.bias, one[rank].found.bias));
+    CHECK(is_twice(two[rank].found.hidden, one[rank].found.hidden));
+    CHECK(is_twice(two[rank].found.classifier, one[rank].found.classifier));
+    CHECK(is_twice(two[rank].found.bias, one[rank].found.bias));
   }
 }
 

@@ -33,12 +33,6 @@ struct found_by_rank {
   bool is_sound = false;
 };
 
-/// Who damages what: a rank, and its damage.
-struct damaged_rank {
-  int rank = -1;
-  damaging_ranks::damage_type damage = [](int, int, array_view<std::byte>) {};
-};
-
 /// What all ranks have after the broadcast of a list, and what they say.
 template <class Codec>
 std::vector<found_by_rank<typename Codec::value_type>> broadcast(int count, int root,

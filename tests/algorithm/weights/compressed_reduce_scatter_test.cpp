@@ -39,11 +39,6 @@ struct found_by_rank {
   bool is_sound = false;
 };
 
-struct damaged_rank {
-  int rank = -1;
-  damaging_ranks::damage_type damage = [](int, int, array_view<std::byte>) {};
-};
-
 /// Gradients of a rank: numbers that add up without infinities, and a few that are none.
 template <class T>
 std::vector<T> gradients_of(int rank, std::uint64_t seed, std::int64_t count) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST algorithm
+tessera_check_pieces(ON_HOST algorithms_and_programs
   "${pieces}\n#include \"checks/examples/algorithm.hpp\"\n#include <tessera/quantize/scaled_float.hpp>\n\
 #include <tessera/tile/source/scaled_operand.hpp>"
   algorithm/gemm/linear.hpp "${given_executor}, ${given_matrix} inputs, ${given_matrix} weights, \
@@ -24,7 +24,7 @@ tessera_check_pieces(ON_HOST algorithm
   algorithm/subspace/factorize_keys.hpp "${given_executor}, std::int64_t width, tessera::matrix_view<float> gram, \
     tessera::array_view<float> room, ${given_tokens} keys, ${given_result} directions, ${given_result} coefficients")
 if(TARGET CUDA::cusolver OR NOT TESSERA_HAVE_CUDA)
-  tessera_check_pieces(WITH_NVCC algorithm_cuda
+  tessera_check_pieces(WITH_NVCC nvcc
     "#include <tessera/algorithm/subspace/factorize_keys.hpp>\n#include <tessera/exec/buffer.hpp>"
     algorithm/subspace/subspace_by_solver.cuh "tessera::cuda const& exec, tessera::buffer<std::byte>& memory, \
       tessera::key_factorization const& factorization, ${given_tokens} keys, tessera::matrix_view<float> gram, \

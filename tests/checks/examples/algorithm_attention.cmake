@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST algorithm_attention "${pieces}\n#include \"checks/examples/algorithm.hpp\""
+tessera_check_pieces(ON_HOST algorithms_and_programs "${pieces}\n#include \"checks/examples/algorithm.hpp\""
   algorithm/attention/attention_score.hpp "${given_memory}, tessera::attention_shape const& shape, \
     ${given_heads} in_four_bits, ${given_heads} in_eight_bits, tessera::array_view<float> score, \
     std::vector<float> const& scores"

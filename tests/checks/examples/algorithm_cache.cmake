@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST algorithm_cache "${pieces}\n#include \"checks/examples/algorithm.hpp\"\n\
+tessera_check_pieces(ON_HOST algorithms_and_programs "${pieces}\n#include \"checks/examples/algorithm.hpp\"\n\
 #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>\n\
 #include <tessera/quantize/asymmetric.hpp>\n#include <tessera/select/quest.hpp>"
   algorithm/offloaded_cache/exact_keys.hpp ""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set(given_stream "tessera::array_view<std::byte const> stream")
-tessera_check_pieces(ON_HOST algorithm_weights "${pieces}\n#include \"checks/examples/algorithm.hpp\""
+tessera_check_pieces(ON_HOST algorithms_and_programs "${pieces}\n#include \"checks/examples/algorithm.hpp\""
   algorithm/weights/coded_matrix.hpp "${given_executor}, tessera::weight_stream_spec const& spec, ${given_stream}, \
     std::int64_t rows, std::int64_t columns, ${given_matrix} inputs, ${given_result} outputs"
   algorithm/weights/compressed_all_gather.hpp "${given_executor}, tessera::array_view<tessera::bfloat16 const> own, \

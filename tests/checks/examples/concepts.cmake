@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST concepts "${pieces}\n#include \"checks/examples/concepts.hpp\"\n\
+tessera_check_pieces(ON_HOST primitives "${pieces}\n#include \"checks/examples/concepts.hpp\"\n\
 #include <tessera/algorithm/gemm/linear.hpp>\n#include <tessera/algorithm/paged_cache/quantized_codec.hpp>\n\
 #include <tessera/exec/policy_of.hpp>\n#include <tessera/map/chained.hpp>\n#include <tessera/map/soft_capped.hpp>\n\
 #include <tessera/merge/slerp.hpp>\n#include <tessera/project/low_rank.hpp>\n\

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST entropy "#include <cstddef>\n#include <vector>\n#include <tessera/core/bfloat16.hpp>"
+tessera_check_pieces(ON_HOST primitives "#include <cstddef>\n#include <vector>\n#include <tessera/core/bfloat16.hpp>"
   entropy/byte_blocks.hpp "std::vector<std::byte>& bytes"
   entropy/exponent_split.hpp ""
   entropy/fit_frequencies.hpp "std::uint64_t const* counts"

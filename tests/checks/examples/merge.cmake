@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST merge "#include <vector>\n#include <tessera/core/float16.hpp>\n\
+tessera_check_pieces(ON_HOST primitives "#include <vector>\n#include <tessera/core/float16.hpp>\n\
 #include <tessera/merge/slerp.hpp>"
   merge/direction_merger.hpp ""
   merge/magnitude.hpp ""

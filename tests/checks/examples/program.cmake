@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/program.hpp\"\n\
+tessera_check_pieces(ON_HOST algorithms_and_programs "${pieces}\n#include \"checks/examples/program.hpp\"\n\
 #include <tessera/program/gemm/gemm_tiles.hpp>\n#include <tessera/quantize/asymmetric.hpp>\n\
 #include <tessera/quantize/symmetric.hpp>\n#include <tessera/reduce/sum.hpp>\n\
 #include <tessera/tile/source/dense.hpp>"
@@ -27,10 +27,10 @@ tessera_check_pieces(ON_HOST program "${pieces}\n#include \"checks/examples/prog
     "${given_matrix} values, std::byte* to, std::byte const* from, std::int64_t token, std::int64_t channel"
   program/paged_cache/detail/narrow_codes.hpp "std::uint32_t const (&four)[4]"
   program/paged_cache/page_codes.hpp "std::uint32_t const (&fields)[8]")
-tessera_check_pieces(ON_DEVICE program_cuda ""
+tessera_check_pieces(ON_DEVICE device ""
   program/attention/lane_weights.cuh "float reference, float a, float b, float c, float d"
   program/loss/detail/add_to_columns.cuh "float (&sums)[32], float const* bias, std::int32_t first, int lane")
-tessera_check_pieces(ON_DEVICE program_loss_cuda "#include <tessera/reduce/maximum.hpp>"
+tessera_check_pieces(ON_DEVICE device "#include <tessera/reduce/maximum.hpp>"
   program/loss/logit_rows.cuh "float (&sums)[96], std::int32_t first, std::int32_t entries, float scale, \
     tessera::scaled_exponentials<float> (&kept)[16][1]")
 tessera_shows_no_code(program/paged_cache/cache_memory.hpp)

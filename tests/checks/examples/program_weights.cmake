@@ -2,7 +2,7 @@
 set(given_block "int coded, tessera::pair_coder::decode_table const& table, std::uint8_t const* states, \
   std::uint8_t const* words, int word_count, tessera::weight_block_scratch& scratch")
 set(reader_type "tessera::weight_reader<T, tessera::keep_mantissa<7>>")
-tessera_check_pieces(ON_HOST program_weights "${pieces}\n#include \"checks/examples/program.hpp\"\n\
+tessera_check_pieces(ON_HOST algorithms_and_programs "${pieces}\n#include \"checks/examples/program.hpp\"\n\
 #include <tessera/core/cpu_features.hpp>\n#include <tessera/entropy/rans_coder.hpp>\n\
 #include <tessera/entropy/tans_coder.hpp>\n#include <tessera/program/weights/linear.hpp>"
   program/weights/block_avx2.hpp "${given_block}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST quantize "#include <vector>\n\
+tessera_check_pieces(ON_HOST primitives "#include <vector>\n\
 #include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>\n#include <tessera/select/landmark.hpp>"
   quantize/asymmetric.hpp "std::vector<float> const& group"
   quantize/code_scale.hpp "float largest, float value"

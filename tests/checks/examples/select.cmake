@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST select "${pieces}\n#include <tessera/algorithm/offloaded_cache/exact_keys.hpp>\n\
+tessera_check_pieces(ON_HOST primitives "${pieces}\n#include <tessera/algorithm/offloaded_cache/exact_keys.hpp>\n\
 #include <tessera/select/landmark.hpp>\n#include <tessera/select/top_k.hpp>"
   select/chunk_budget.hpp ""
   select/chunk_landmarks.hpp "tessera::landmark_selector<8> const& selector, tessera::view<float const, 2> keys, \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-tessera_check_pieces(ON_HOST tile "#include \"checks/examples/tile.hpp\"\n#include <tessera/reduce/maximum.hpp>\n\
+tessera_check_pieces(ON_HOST tiles "#include \"checks/examples/tile.hpp\"\n#include <tessera/reduce/maximum.hpp>\n\
 #include <tessera/reduce/online_softmax.hpp>\n#include <tessera/reduce/row_parts.hpp>\n\
 #include <tessera/reduce/sum.hpp>\n\
 #include <tessera/tile/codes/join_bytes.hpp>\n#include <tessera/tile/multiply_sums.hpp>\n\

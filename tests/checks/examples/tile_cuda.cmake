@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set(tile_cuda "#include \"checks/examples/tile_cuda.hpp\"")
-tessera_check_pieces(ON_DEVICE tile_cuda "${tile_cuda}"
+tessera_check_pieces(ON_DEVICE device "${tile_cuda}"
   tile/cuda/async_copy.cuh "word_scratch& scratch, tessera::bfloat16 const* words, int lane, int units"
   tile/cuda/chosen_registers.cuh "float const (&sums)[96]"
   tile/cuda/largest_keys.cuh "tessera::cuda_block<1024> const& group, key_scratch& scratch, std::int32_t count, \
     std::uint32_t (*key_of)(int), void (*write)(std::uint32_t, std::int32_t)"
   tile/cuda/thread_index.cuh ""
   tile/cuda/warp.cuh "float value, float limit")
-tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
+tessera_check_pieces(ON_DEVICE device "${tile_cuda}"
   tile/cuda/sm_80/refilled_ring.cuh "tessera::cuda_warp const& warp, ring_scratch& scratch, int first, int end, \
     int by, void (*copy_next)(unsigned char*), void (*multiply)(unsigned char const*)"
   tile/cuda/sm_80/refilled_ring.cuh:2 "template <class Ring> (Ring const& keys, Ring const& values, int index, \
@@ -20,7 +20,7 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_80 "${tile_cuda}"
   tile/cuda/sm_80/swizzled_operands.cuh
     "tessera::cuda_block<128> const& group, unsigned char const* stage, std::uint32_t step, int tile")
 set(given_copy "unsigned char* shared, tessera::shared_barrier& full")
-tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
+tessera_check_pieces(ON_DEVICE device "${tile_cuda}"
   tile/cuda/sm_90/barrier.cuh "tessera::shared_barrier& full, int bytes, unsigned phase"
   tile/cuda/sm_90/bulk_tensor.cuh
     "${given_copy}, struct program const& program, int bytes, int lane, std::int32_t row, std::int32_t column"
@@ -54,7 +54,7 @@ tessera_check_pieces(ON_DEVICE tile_cuda_sm_90 "${tile_cuda}"
   tile/cuda/sm_90/warpgroup_turns.cuh:2 "int which, void (*start_products)()"
   tile/cuda/sm_90/worker_warps.cuh "tessera::cuda_block<160> const& group, ring_scratch& scratch, \
     void (*init_barriers)(ring_scratch&), void (*work)(ring_scratch&, int, int), void (*load)(ring_scratch&, int)")
-tessera_check_pieces(WITH_NVCC tile_maps "${tile_cuda}"
+tessera_check_pieces(WITH_NVCC device "${tile_cuda}"
   tile/cuda/sm_90/head_boxes.cuh "${given_tokens} keys"
   tile/cuda/sm_90/tensor_map.cuh "${given_executor}, ${given_matrix} matrix, std::int64_t tiles"
   tile/cuda/sm_90/token_boxes.cuh "${given_heads} values")

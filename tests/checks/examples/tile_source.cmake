@@ -2,7 +2,7 @@
 set(given_layer "${given_executor}, ${given_matrix} inputs, ${given_result} outputs")
 set(given_load "Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column")
 set(given_corner "std::int64_t row, std::int64_t column")
-tessera_check_pieces(ON_HOST tile_source "#include \"checks/examples/tile.hpp\"\n#include <tessera/neuzip.hpp>\n\
+tessera_check_pieces(ON_HOST tiles "#include \"checks/examples/tile.hpp\"\n#include <tessera/neuzip.hpp>\n\
 #include <tessera/algorithm/gemm/linear.hpp>\n#include <tessera/algorithm/weights/coded_matrix.hpp>\n\
 #include <tessera/program/gemm/gemm_tiles.hpp>\n#include <tessera/quantize/scaled_float.hpp>"
   tile/source/async_source.hpp "tessera::dense<tessera::bfloat16> const& source, ${given_load}"

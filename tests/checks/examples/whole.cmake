@@ -17,7 +17,7 @@ tessera_check_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_
   std::int64_t sequence, std::int64_t steps, tessera::rotary_embedding const& rotary, ${given_tokens} keys, \
   ${given_tokens} values, ${given_tokens} queries, ${given_tokens} new_keys, ${given_tokens} new_values, \
   tessera::view<tessera::bfloat16, 3> result")
-tessera_check_pieces(WITH_NVCC shadow_kv "" shadow_kv.hpp:2
+tessera_check_pieces(WITH_NVCC nvcc "" shadow_kv.hpp:2
   "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
 tessera_check_example(algorithm/attention/attention.hpp "${cpu_memory}, ${attention}"
   "${cpu_includes}using namespace tessera;\n")

@@ -69,7 +69,7 @@ struct coded_product {
         sum);
     first::merge_lanes(group, sum_reducer<float>{}, sum);
     first::each_row_once(
-        group, [&](int row, float of_row) { sums[row] = of_row; }, sum);
+        group, [&, this](int row, float of_row) { sums[row] = of_row; }, sum);
     typename results_of_part::sum_tile totals[3];  // of which two are wanted: 64 channels
     for (auto& of_part : totals) {
       results_of_part::clear(group, of_part);
@@ -78,7 +78,7 @@ struct coded_product {
     operands.make(group, doubled);
     multiply_sums_transposed(group, operands, scratch.values, 2, totals);
     for (int part = 0; part < 2; ++part) {
-      results_of_part::each(group, totals[part], [&](int row, int column, float total) {
+      results_of_part::each(group, totals[part], [&, this](int row, int column, float total) {
         results(row, 32 * part + column) = total * code_widening<Code, G>::unit();
       });
     }

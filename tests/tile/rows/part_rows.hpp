@@ -50,15 +50,15 @@ struct part_rows_program {
     using floats = lane_rows<float, Rows, Columns, G>;
     split_reducer const reducer;
     typename words::sum_tile tile;
-    words::each_with_row(group, tile, [&](int row, int column, split_part& one) {
+    words::each_with_row(group, tile, [&, this](int row, int column, split_part& one) {
       one = column < count ? parts(row, column) : reducer.identity();
     });
     typename floats::sum_tile by;
     typename words::template row_values<split_part> wholes;
     settle_parts<words, floats>(group, reducer, tile, by, wholes);
     words::each_row_once(
-        group, [&](int row, split_part const& whole) { settled[row] = whole; }, wholes);
-    floats::each_with_row(group, by, [&](int row, int column, float& factor) { factors(row, column) = factor; });
+        group, [&, this](int row, split_part const& whole) { settled[row] = whole; }, wholes);
+    floats::each_with_row(group, by, [&, this](int row, int column, float& factor) { factors(row, column) = factor; });
     for (int row = 0; row < Rows; ++row) {
       for (int block = 0; block < Columns; block += 32) {
         for (int i = 0; i < 32 && block + i < Columns; ++i) {
@@ -75,7 +75,7 @@ struct part_rows_program {
     words::fold_lanes(group, reducer, tile, gathered);
     merge_part_lanes<words>(group, reducer, gathered);
     words::each_row_once(
-        group, [&](int row, split_part const& whole) { merged[row] = whole; }, gathered);
+        group, [&, this](int row, split_part const& whole) { merged[row] = whole; }, gathered);
   }
 };
 

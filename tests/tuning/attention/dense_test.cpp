@@ -2,6 +2,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/testing/laws/tuning.hpp>
 #include <tessera/tuning/attention/dense.hpp>
+#include <tessera/view/attention_block_list.hpp>
 
 #include "support/catch.hpp"
 
@@ -27,8 +28,8 @@ struct within_dense_limits : dense_attention_tuning<Channels> {
 
 /// What a policy of attention by mma.sync must be by the limits of a multiprocessor of sm_80, and of those with 99 KiB
 /// of shared memory, where it may have fewer thread blocks.
-template <int Channels>
-struct within_warps_limits : dense_warps_tuning<Channels> {
+template <class Tuning, int Channels>
+struct within_warps_limits : Tuning {
   static constexpr bool is_valid(dense_warps_policy const& policy) {
     int const of_queries = 16 * policy.tiles * policy.warps;
     int const of_keys = 2 * policy.stages * policy.keys;
@@ -37,8 +38,17 @@ struct within_warps_limits : dense_warps_tuning<Channels> {
     int const sums = policy.tiles * (Channels / 2 + policy.keys / 2);         // in registers of a thread
     int const queries = policy.keeps_queries ? policy.tiles * Channels / 4 : 0;
     return policy.keys % 16 == 0 && policy.stages >= 1 && policy.stages <= 2 && policy.blocks >= 1 &&
-           shared_memory <= 99 * 1024 && shared_memory * policy.blocks <= 163 * 1024 &&
+           shared_memory <= 99 * 1024 && shared_memory * policy.blocks <= (policy.walks_lists ? 227 : 163) * 1024 &&
            sums + queries < 65536 / (32 * policy.warps * policy.blocks) && sums + queries < 255;
+  }
+};
+
+/// The same with lists of tiles: a thread block has the queries of a list, and its tiles divide those of lists.
+template <int Channels>
+struct of_lists : within_warps_limits<dense_listed_tuning<Channels>, Channels> {
+  static constexpr bool is_valid(dense_warps_policy const& policy) {
+    return within_warps_limits<dense_listed_tuning<Channels>, Channels>::is_valid(policy) && policy.walks_lists &&
+           16 * policy.tiles * policy.warps == attention_block_list::queries && 128 % policy.keys == 0;
   }
 };
 
@@ -58,8 +68,11 @@ TEST_CASE("tunings of dense attention keep the laws, and their tiles and registe
   CHECK(testing::check_laws<within_dense_limits<128>>().text().empty());
   CHECK(testing::check_laws<within_dense_limits<256>>().text().empty());
   CHECK(testing::check_laws<with_dense_costs>().text().empty());
-  CHECK(testing::check_laws<within_warps_limits<64>>().text().empty());
-  CHECK(testing::check_laws<within_warps_limits<128>>().text().empty());
-  CHECK(testing::check_laws<within_warps_limits<256>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<64>, 64>>().text().empty());
+  CHECK(testing::check_laws<of_lists<64>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<128>, 128>>().text().empty());
+  CHECK(testing::check_laws<of_lists<128>>().text().empty());
+  CHECK(testing::check_laws<within_warps_limits<dense_warps_tuning<256>, 256>>().text().empty());
+  CHECK(testing::check_laws<of_lists<256>>().text().empty());
   CHECK(testing::check_laws<dense_warps_choice_tuning>().text().empty());
 }

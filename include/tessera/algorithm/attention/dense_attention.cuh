@@ -5,9 +5,10 @@
 /// executor. On sm_90a a kernel with wgmma and TMA (program/attention/detail/dense_forward.cuh) runs calls with results
 /// in bfloat16 or float16, where TMA can load the heads: channels lie next to each other, and tokens, heads and
 /// sequences begin at multiples of 16 bytes. On other GPUs, and where that kernel refuses a call, one with mma.sync and
-/// cp.async (detail/dense_by_warps.cuh) runs it under the same conditions. Causal masks, windows, lengths, packed
-/// sequences, shared key heads, log-sum-exps and sinks run in both; a bias, and lists of tiles, run in the portable
-/// program. There are programs of 64, 128 and 256 channels; a call takes the next one that is large enough.
+/// cp.async (detail/dense_by_warps.cuh) runs it, also with results in fp32, a bias or lists of tiles, if channels lie
+/// next to each other and rows begin at multiples of 16 bytes. Causal masks, windows, lengths, packed sequences, shared
+/// key heads, log-sum-exps and sinks run in both. There are programs of 64, 128 and 256 channels; a call takes the next
+/// one that is large enough.
 ///
 /// The device reads the lengths of sequences. Several multiprocessors share the keys of all blocks of queries if there
 /// are few, on sm_90a also those of the last blocks, so that all multiprocessors have work until the end.
@@ -230,22 +231,24 @@ struct models_for<basic_cuda<Architectures>, dense_attention_call<T, Result, Bia
   using type = model_list<dense_forward_model, detail::dense_by_warps_model, detail::dense_tiles_model>;
 };
 
-/// How many floats of memory the programs of a device can use for work items that several groups share.
+/// How the programs of a device share work items.
 template <class Architectures>
-std::int64_t floats_of_dense_splits(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
+dense_splits dense_splits_of(basic_cuda<Architectures> const& exec, attention_shape const& shape) {
   if (shape.batch * shape.queries == 0) {
-    return 0;
+    return {};
   }
   int const multiprocessors = exec.state->multiprocessors();
   if (!exec.template has<detail::specific_program>()) {
     using splits = detail::dense_warps_splits;
-    return splits::floats(shape, splits::count(shape, multiprocessors, most_attention_splits));
+    std::int64_t const count = splits::count(shape, multiprocessors, most_attention_splits);
+    return {splits::floats(shape, count), count};
   }
-  return !detail::has_room_for_dense(shape)
-             ? 0
-             : with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
-                 return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
-               });
+  if (!detail::has_room_for_dense(shape)) {
+    return {};
+  }
+  return {with_constant<64, 128, 256>(detail::dense_channels(shape.channels), [&](auto channels) {
+    return detail::floats_of_dense_splits(shape, detail::dense_policy<channels.value>, multiprocessors);
+  })};
 }
 
 }  // namespace v0

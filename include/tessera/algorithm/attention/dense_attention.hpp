@@ -84,6 +84,7 @@ struct dense_attention_call {
   /// Memory by which programs hand out work items; null: the portable one runs.
   array_view<std::uint32_t> counters = {};
   array_view<float> work_splits = {};  ///< memory for work items that several groups share; null: none is shared
+  std::int64_t key_splits = 0;         ///< dense_splits::key_splits that this memory is for; 0: not counted
 
   /// Whether there is nothing to do.
   [[nodiscard]] bool is_empty() const { return shape.batch * shape.queries == 0; }
@@ -127,11 +128,16 @@ void run_portably(Exec const& exec, dense_attention_call<T, Result, Bias> const&
   }
 }
 
-/// How many floats of memory the executor's program can use for work items of dense_attention that several groups
-/// share.
+/// How the executor's programs for dense_attention let several groups share work items.
+struct dense_splits {
+  std::int64_t floats = 0;      ///< the memory that they can use
+  std::int64_t key_splits = 0;  ///< the splits of the keys of each work item; 0: the programs cut the last ones only
+};
+
+/// What programs of an executor that has no faster ones share: nothing.
 template <Executor Exec>
-std::int64_t floats_of_dense_splits(Exec const&, attention_shape const&) {
-  return 0;
+dense_splits dense_splits_of(Exec const&, attention_shape const&) {
+  return {};
 }
 
 struct dense_attention {
@@ -174,6 +180,7 @@ struct dense_attention {
     checks::check_call_places(exec, where, call);
     call.counters = space[layout.counters];
     call.work_splits = layout.splits.count > 0 ? space[layout.splits] : array_view<float>{};
+    call.key_splits = layout.of_splits.key_splits;
     run(exec, call);
   }
 
@@ -194,6 +201,7 @@ struct dense_attention {
   static constexpr char const* where = dense_attention_call<bfloat16, bfloat16>::function;
 
   struct regions {
+    dense_splits of_splits;
     workspace_plan plan;
     region<std::uint32_t> counters;  ///< a counter of work items
     region<float> splits;            ///< work items that several groups share
@@ -201,9 +209,10 @@ struct dense_attention {
     template <Executor Exec>
     regions(Exec const& exec, attention_shape const& shape,
             workspace_plan::record what = workspace_plan::record::entries)
-        : plan(where, what),
+        : of_splits(dense_splits_of(exec, shape)),
+          plan(where, what),
           counters(plan.add<std::uint32_t>("counters", 1)),
-          splits(plan.add<float>("splits of work items", floats_of_dense_splits(exec, shape))) {}
+          splits(plan.add<float>("splits of work items", of_splits.floats)) {}
   };
 
   /// The factor of scores, natural.

@@ -360,7 +360,7 @@ struct linear_loss {
 
   /// The budget counts where rows of a source have a band.
   static mark_regions regions_of_forward(linear_loss_shape const& shape, linear_loss_options const& options,
-                                         detail::loss_entry_use use, std::int64_t kept) {
+                                         detail::loss_entry_use use, detail::kept_entries kept) {
     thread_local detail::remembered_regions<mark_regions> last;
     std::int64_t const budget = layout::has_source ? options.workspace_budget : 0;
     return last.get({shape, kept, budget, use},
@@ -369,7 +369,7 @@ struct linear_loss {
   template <class Gradient>
   static gradient_regions<Gradient> regions_of_backward(linear_loss_shape const& shape,
                                                         linear_loss_options const& options, detail::loss_entry_use use,
-                                                        std::int64_t kept) {
+                                                        detail::kept_entries kept) {
     thread_local detail::remembered_regions<gradient_regions<Gradient>> last;
     return last.get({shape, kept, options.workspace_budget, use}, [&] {
       return gradient_regions<Gradient>(back, shape, options, use, kept, workspace_plan::record::sizes);
@@ -392,20 +392,20 @@ struct linear_loss {
     return orders ? detail::loss_entry_use::ordered : detail::loss_entry_use::marked;
   }
 
-  /// The number of entries whose softmaxes a forward pass keeps. It keeps some only if nothing is left out, labels are
-  /// not smoothed, no entropy can have a gradient, no map changes logits, the classifier is in memory as a matrix and
-  /// the budget has room for them.
+  /// The entries whose softmaxes a forward pass keeps: some only if nothing is left out, labels are not smoothed, no
+  /// entropy can have a gradient, no map changes logits, the classifier is a matrix in memory and there is room.
   template <Executor Exec>
-  static std::int64_t kept_entries(Exec const& exec, linear_loss_shape const& shape,
-                                   linear_loss_options const& options) {
+  static detail::kept_entries kept_entries(Exec const& exec, linear_loss_shape const& shape,
+                                           linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const has_program = has_references_in_signs(exec) ? has_ring_loss<Tile, reducer_type> : is_for_warpgroups;
-    bool const can_keep = has_program && leaves_logits<Map> && !layout::has_source &&
-                          !has_reducer<entropy_reducer<float>, reducer_type> && options.smoothing == 0.0F &&
-                          max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
-                          shape.tokens > 0 &&
+    bool const in_signs = has_references_in_signs(exec);
+    bool const can_keep = (in_signs ? has_ring_loss<Tile, reducer_type> : is_for_warpgroups) && leaves_logits<Map> &&
+                          !layout::has_source && !has_reducer<entropy_reducer<float>, reducer_type> &&
+                          options.smoothing == 0.0F && max(thresholds.hidden, thresholds.classifier) == 0 &&
+                          options.workspace_budget > 0 && shape.tokens > 0 &&
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
-    return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
+    return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget, in_signs)
+                    : detail::kept_entries{};
   }
   /// Memory for marks, cleared, if the workspace has it and something may be left out of gradients. Notes there that no
   /// marks are made yet.

@@ -136,16 +136,17 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
   std::int64_t kept;         ///< entries whose softmaxes are kept
   std::int64_t kept_stride;  ///< elements from the softmaxes of one token to those of the next
   region<value_type> softmaxes;
-  region<float> references;  ///< what kept softmaxes are relative to (kept_softmaxes)
+  std::int64_t reference_tiles;  ///< tiles of entries with references of their own; 0 where these are in signs
+  region<float> references;      ///< what kept softmaxes are relative to (kept_softmaxes)
   region<float> shared_references;
   region<std::int32_t> is_uneven;
   region<std::int32_t> softmax_state;
 
   /// `use`: whether a backward pass may leave something out, and so uses marks and the bounds that make them.
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape,
-                             loss_entry_use use = loss_entry_use::marked, std::int64_t kept_entries = 0,
+                             loss_entry_use use = loss_entry_use::marked, kept_entries of_kept = {},
                              workspace_plan::record record = workspace_plan::record::entries, std::int64_t budget = 0)
-      : base(where, shape, record, kept_entries > 0 ? most_states_with_softmaxes : 0, budget),
+      : base(where, shape, record, of_kept.count > 0 ? most_states_with_softmaxes : 0, budget),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(use != loss_entry_use::all ? divide_up(shape.vocabulary, std::int64_t{32}) : 0),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
@@ -153,13 +154,12 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
         bounds(this->plan.template add<loss_bound>(
             "bounds of log-sum-exps", words > 0 ? checked_multiply(where, this->splits, shape.tokens) : 0)),
         known(this->plan.template add<known_loss>("known parts of log-sum-exps", words > 0 ? shape.tokens : 0)),
-        kept(kept_entries),
-        kept_stride(divide_up(kept_entries, std::int64_t{base::layout::columns}) * base::layout::columns),
+        kept(of_kept.count),
+        kept_stride(divide_up(kept, std::int64_t{base::layout::columns}) * base::layout::columns),
         softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
-        references(this->plan.template add<float>(
-            "references of softmaxes",
-            checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
-                             shape.tokens))),
+        reference_tiles(of_kept.in_signs ? 0 : divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries})),
+        references(this->plan.template add<float>("references of softmaxes",
+                                                  checked_multiply(where, reference_tiles, shape.tokens))),
         shared_references(this->plan.template add<float>("references that tiles share", kept > 0 ? shape.tokens : 0)),
         is_uneven(this->plan.template add<std::int32_t>("whether they do not", kept > 0 ? shape.tokens : 0)),
         softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
@@ -187,9 +187,8 @@ struct loss_mark_regions : loss_regions<Tile, Statistics> {
     if (kept == 0) {
       return {};
     }
-    std::int64_t const tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
     return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
-            {space[references].data, {tiles, shape.tokens}},
+            {space[references].data, {reference_tiles, shape.tokens}},
             space[shared_references],
             space[is_uneven],
             space[softmax_state]};
@@ -251,15 +250,19 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
 
   /// `use`: whether something may be left out, and the executor takes entries in another order then.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
-                        loss_entry_use use, std::int64_t kept_entries,
+                        loss_entry_use use, kept_entries of_kept,
                         workspace_plan::record record = workspace_plan::record::entries)
-      : loss_gradient_regions(where, {shape, kept_entries, options.workspace_budget, use}, record,
-                              entries_within(where, shape, use, kept_entries, options.workspace_budget)) {}
+      : loss_gradient_regions(where, {shape, of_kept, options.workspace_budget, use}, record,
+                              entries_within(where, shape, use, of_kept, options.workspace_budget)) {}
 
-  /// The number of entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace.
-  static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+  /// The entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace. `in_signs`: see
+  /// kept_entries.
+  static kept_entries kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget,
+                                  bool in_signs = false) {
     thread_local remembered_search last;
-    return last.get({shape, 0, budget, loss_entry_use::all}, [&] { return search_kept(where, shape, budget); });
+    return {last.get({shape, {0, in_signs}, budget, loss_entry_use::all},
+                     [&] { return search_kept(where, shape, budget, in_signs); }),
+            in_signs};
   }
 
   bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
@@ -355,10 +358,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       : loss_gradient_regions(where, of.shape, record, of.use, of.kept, entry_count, of.budget) {}
 
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record,
-                        loss_entry_use use, std::int64_t kept_entries, std::int64_t entry_count, std::int64_t budget)
-      : base(where, shape, use, kept_entries, record, budget),
+                        loss_entry_use use, kept_entries of_kept, std::int64_t entry_count, std::int64_t budget)
+      : base(where, shape, use, of_kept, record, budget),
         entries(entry_count),
-        parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
+        parts(divide_up(shape.vocabulary - this->kept, entry_count)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
         row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
         rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
@@ -368,12 +371,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
         scaled_hidden(this->plan.template add<typename layout::value_type>(
             "scaled hidden states",
-            kept_entries > 0 ? checked_multiply(where, shape.tokens, base::row_stride(shape)) : 0)),
-        remains(keeps_all(shape) && kept_entries > 0
+            this->kept > 0 ? checked_multiply(where, shape.tokens, base::row_stride(shape)) : 0)),
+        remains(keeps_all(shape) && this->kept > 0
                     ? region<std::uint16_t>{scaled_hidden.offset, has_remains ? scaled_hidden.count : 0}
                     : this->plan.template add<std::uint16_t>(
                           "lower halves of hidden gradients",
-                          has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
+                          has_remains && parts + (this->kept > 0 ? 1 : 0) > 1
                               ? checked_multiply(where, shape.tokens, base::row_stride(shape))
                               : 0)),
         gradient(this->plan.template add<typename layout::value_type>(
@@ -413,14 +416,13 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB beside a band of a
   /// source's rows, or as many as make 32 MiB of gradient. A part of a source's rows is in a band.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, loss_entry_use use,
-                                     std::int64_t kept_entries, std::int64_t budget) {
+                                     kept_entries of_kept, std::int64_t budget) {
     thread_local remembered_search last;
-    return last.get({shape, kept_entries, budget, use},
-                    [&] { return search_entries(where, shape, use, kept_entries, budget); });
+    return last.get({shape, of_kept, budget, use}, [&] { return search_entries(where, shape, use, of_kept, budget); });
   }
 
   static std::int64_t search_entries(char const* where, linear_loss_shape const& shape, loss_entry_use use,
-                                     std::int64_t kept_entries, std::int64_t budget) {
+                                     kept_entries of_kept, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     std::int64_t const all_tiles = divide_up(shape.vocabulary, tile_columns);
@@ -428,11 +430,11 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
         layout::has_source ? loss_band_entries(shape.vocabulary, base::row_bytes(shape), budget) : 0;
     std::int64_t const tiles = layout::has_source ? min(all_tiles, band / tile_columns) : all_tiles;
     auto const bytes = [&](std::int64_t count) {
-      return loss_gradient_regions(where, {shape, kept_entries, budget, use}, workspace_plan::record::sizes,
+      return loss_gradient_regions(where, {shape, of_kept, budget, use}, workspace_plan::record::sizes,
                                    count * tile_columns)
           .plan.bytes();
     };
-    if (kept_entries > 0 && kept_entries == shape.vocabulary) {
+    if (of_kept.count > 0 && of_kept.count == shape.vocabulary) {
       return entries_within(where, shape, loss_entry_use::all, 0,
                             0);  // of programs that make logits again all the same
     }
@@ -454,11 +456,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                                                                tile_columns);
   }
 
-  static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+  static std::int64_t search_kept(char const* where, linear_loss_shape const& shape, std::int64_t budget,
+                                  bool in_signs) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
-      return loss_gradient_regions(where, {shape, count, budget, loss_entry_use::all}, workspace_plan::record::sizes,
-                                   entry_count)
+      return loss_gradient_regions(where, {shape, {count, in_signs}, budget, loss_entry_use::all},
+                                   workspace_plan::record::sizes, entry_count)
           .plan.bytes();
     };
     std::int64_t const usual = entries_within(where, shape, loss_entry_use::all, 0, 0);

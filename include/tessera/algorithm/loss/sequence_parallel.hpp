@@ -81,6 +81,26 @@ constexpr bool spreads_chosen = requires {
   std::declval<typename Call::template inputs<std::int32_t> const&>().log_sum_exp;
 };
 
+/// A checked call's backward pass of all tokens, of a loss whose forward pass has left their hidden states, and a
+/// teacher's if there is one, in the workspace. It refers to the arguments.
+template <class Loss, class Exec, class Ranks, class Gradient>
+auto spread_backward(char const* function, Exec const& exec, Ranks& ranks, spread_elements const& elements,
+                     auto const& in, vocabulary_part const& part, auto const& options, auto const& upstream,
+                     linear_loss_gradients<Gradient> const& out, workspace const& space) {
+  std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
+  auto const at = begin_spread_backward(exec, function, ranks, in.hidden, elements, out, space);
+  auto all = in;
+  all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
+  if constexpr (spreads_teacher<Loss>) {
+    all.teacher_hidden = {space[at.teacher].data, {tokens, in.teacher_hidden.extent(1)}};
+  }
+  auto const own_pass = [&, function, at, all, tokens](hidden_progress const& progress) {
+    Loss::own_backward(exec, ranks, all, part, options, upstream, of_all_tokens(out, space[at.gradient], tokens),
+                       at.own_space(function, space), progress);
+  };
+  return spread_pass{space[at.gradient], out.hidden, tokens, own_pass};
+}
+
 }  // namespace detail
 
 /// Loss: a vocabulary_parallel of a linear_loss, or of a soft_target_loss or chosen_log_probabilities
@@ -127,11 +147,9 @@ struct sequence_parallel {
   static void forward(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
                       linear_loss_options const& options, linear_loss_outputs const& out, workspace const& space,
                       Finish const& finish = {}) {
-    check_call(exec, where, ranks.size(), in, space);
-    std::int64_t const tokens = detail::tokens_of(in);
-    auto const at = regions<value_type>::in(where, {tokens * in.hidden.extent(1)}, 0, space);
+    auto const at = regions<value_type>::in(where, check_call(exec, where, ranks.size(), in, space), 0, space);
     inputs<Label> all = in;
-    all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], tokens);
+    all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], detail::tokens_of(in));
     if constexpr (std::is_same_v<Finish, keep_no_state>) {
       Loss::forward(exec, ranks, all, part, options, out, at.own_space(where, space));
     } else {
@@ -144,7 +162,10 @@ struct sequence_parallel {
   static void backward(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
                        linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    detail::scatter_hidden_behind(exec, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
+    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
+    detail::scatter_hidden_behind(
+        exec, ranks,
+        detail::spread_backward<Loss>(back, exec, ranks, elements, in, part, options, upstream, out, space));
   }
 
   /// The same, with the reduction on a side queue of the executor.
@@ -153,7 +174,10 @@ struct sequence_parallel {
                        vocabulary_part const& part, linear_loss_options const& options, loss_upstream const& upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
     detail::check_side(back, exec, side);
-    detail::scatter_hidden_beside(exec, side, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
+    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
+    detail::scatter_hidden_beside(
+        exec, side, ranks,
+        detail::spread_backward<Loss>(back, exec, ranks, elements, in, part, options, upstream, out, space));
   }
 
  private:
@@ -166,34 +190,18 @@ struct sequence_parallel {
     return checked_multiply(function, shape.tokens, shape.channels);
   }
 
-  /// Throws for hidden states and labels that do not fit together; all else Loss checks.
+  /// Throws for hidden states and labels that do not fit together; all else Loss checks. Gives the elements of all
+  /// tokens' hidden states.
   template <class Exec, class Label>
-  static void check_call(Exec const& exec, char const* function, std::int64_t ranks, inputs<Label> const& in,
-                         workspace const& space) {
-    detail::check_shared_tokens(function, ranks, detail::tokens_of(in));
-    check<shape_error>(in.hidden.extent(0) == detail::tokens_of(in) / ranks, function,
-                       ": the rank has hidden states of ", in.hidden.extent(0), " tokens but ", ranks, " ranks share ",
-                       detail::tokens_of(in), " labels");
+  static detail::spread_elements check_call(Exec const& exec, char const* function, std::int64_t ranks,
+                                            inputs<Label> const& in, workspace const& space) {
+    std::int64_t const tokens = detail::tokens_of(in);
+    detail::check_shared_tokens(function, ranks, tokens);
+    check<shape_error>(in.hidden.extent(0) == tokens / ranks, function, ": the rank has hidden states of ",
+                       in.hidden.extent(0), " tokens but ", ranks, " ranks share ", tokens, " labels");
     detail::check_spread(exec, function, "hidden states", in.hidden);
     check_reach(exec, function, "bytes of the workspace", space);
-  }
-
-  /// Checks a call, and gives the loss's own backward pass of all tokens, which refers to the arguments.
-  template <class Exec, class Ranks, class Label, class Gradient>
-  static auto pass_of(Exec const& exec, Ranks& ranks, inputs<Label> const& in, vocabulary_part const& part,
-                      linear_loss_options const& options, loss_upstream const& upstream,
-                      linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    check_call(exec, back, ranks.size(), in, space);
-    std::int64_t const tokens = detail::tokens_of(in);
-    regions<Gradient> const at =
-        detail::begin_spread_backward(exec, back, ranks, in.hidden, {tokens * in.hidden.extent(1)}, out, space);
-    inputs<Label> all = in;
-    all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
-    auto const own_pass = [&, at, all, tokens](hidden_progress const& progress) {
-      Loss::own_backward(exec, ranks, all, part, options, upstream,
-                         detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
-    };
-    return detail::spread_pass{space[at.gradient], out.hidden, tokens, own_pass};
+    return {tokens * in.hidden.extent(1)};
   }
 };
 
@@ -228,8 +236,7 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
   template <Executor Exec, Communicator<Exec> Ranks>
   static void forward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
                       distillation_options const& options, distillation_outputs const& out, workspace const& space) {
-    detail::spread_elements const elements = check_call(exec, where, ranks.size(), in, space);
-    auto const at = regions<value_type>::in(where, elements, 0, space);
+    auto const at = regions<value_type>::in(where, check_call(exec, where, ranks.size(), in, space), 0, space);
     std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
     inputs all = in;
     all.hidden = detail::gather_hidden(exec, ranks, in.hidden, space[at.hidden], tokens);
@@ -242,7 +249,10 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
   static void backward(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
                        distillation_options const& options, array_view<float const> upstream,
                        linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    detail::scatter_hidden_behind(exec, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
+    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
+    detail::scatter_hidden_behind(
+        exec, ranks,
+        detail::spread_backward<Loss>(back, exec, ranks, elements, in, part, options, upstream, out, space));
   }
 
   /// The same, with the reduction on a side queue of the executor.
@@ -252,7 +262,10 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
                        array_view<float const> upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {
     detail::check_side(back, exec, side);
-    detail::scatter_hidden_beside(exec, side, ranks, pass_of(exec, ranks, in, part, options, upstream, out, space));
+    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
+    detail::scatter_hidden_beside(
+        exec, side, ranks,
+        detail::spread_backward<Loss>(back, exec, ranks, elements, in, part, options, upstream, out, space));
   }
 
  private:
@@ -280,24 +293,6 @@ requires(detail::spreads_teacher<Loss>) struct sequence_parallel<Loss> {
     detail::check_spread(exec, function, "teacher's hidden states", in.teacher_hidden);
     check_reach(exec, function, "bytes of the workspace", space);
     return elements_of(function, {tokens, 0, in.hidden.extent(1), in.teacher_hidden.extent(1)});
-  }
-
-  /// Checks a call, and gives the loss's own backward pass of all tokens, which refers to the arguments.
-  template <class Exec, class Ranks, class Gradient>
-  static auto pass_of(Exec const& exec, Ranks& ranks, inputs const& in, vocabulary_part const& part,
-                      distillation_options const& options, array_view<float const> const& upstream,
-                      linear_loss_gradients<Gradient> const& out, workspace const& space) {
-    detail::spread_elements const elements = check_call(exec, back, ranks.size(), in, space);
-    std::int64_t const tokens = in.hidden.extent(0) * ranks.size();
-    regions<Gradient> const at = detail::begin_spread_backward(exec, back, ranks, in.hidden, elements, out, space);
-    inputs all = in;
-    all.hidden = {space[at.hidden].data, {tokens, in.hidden.extent(1)}};
-    all.teacher_hidden = {space[at.teacher].data, {tokens, in.teacher_hidden.extent(1)}};
-    auto const own_pass = [&, at, all, tokens](hidden_progress const& progress) {
-      Loss::own_backward(exec, ranks, all, part, options, upstream,
-                         detail::of_all_tokens(out, space[at.gradient], tokens), at.own_space(back, space), progress);
-    };
-    return detail::spread_pass{space[at.gradient], out.hidden, tokens, own_pass};
   }
 };
 

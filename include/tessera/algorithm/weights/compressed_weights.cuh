@@ -135,10 +135,10 @@ struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
-/// Encoding of pairs of codes: all tensors of the list in a few launches.
-struct encode_weights_model {
-  static constexpr char const* name = "encode_weights_on_warps";
+namespace detail {
 
+/// What models for pairs of codes take.
+struct exponent_pairs_model {
   template <Executor Exec, class Call>
   static constexpr refusal refuses_types() {
     return unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents");
@@ -147,6 +147,14 @@ struct encode_weights_model {
   static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
     return {};
   }
+};
+
+}  // namespace detail
+
+/// Encoding of pairs of codes: all tensors of the list in a few launches.
+struct encode_weights_model : detail::exponent_pairs_model {
+  static constexpr char const* name = "encode_weights_on_warps";
+
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using value_type = typename Call::value_type;
@@ -160,17 +168,9 @@ struct encode_weights_model {
 };
 
 /// Decoding of pairs of codes: all streams of the list in a few launches.
-struct decode_weights_model {
+struct decode_weights_model : detail::exponent_pairs_model {
   static constexpr char const* name = "decode_weights_on_warps";
 
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents");
-  }
-  template <class Architectures, class Call>
-  static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
-    return {};
-  }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using value_type = typename Call::value_type;

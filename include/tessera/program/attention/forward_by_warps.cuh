@@ -187,16 +187,17 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
                                      static_cast<int>(partials.splits()));
     auto const from = sources::of(lane, keys, values, at.sequence, at.key_head);
     state.terms = terms_type::of(at, queries, bias);
-    begin_copies(group, lane, at, range, from, state, scratch);
+    key_walk const walk{group, lane, at, range, from};
+    begin_copies(walk, state, scratch);
     float key_scale = range.first < range.end ? from.scale(range.first) : 0.0F;
     pipeline_state<stages> reads;
     for (read_step<stages> const tile : pipelined(refilling_reader(reads), range.tiles(tile_keys))) {
       int const first = range.first + tile.index * tile_keys;
       if (first >= range.first_plain && first < range.end_plain &&
           all_of_warp(state.terms.are_plain(state.most_scale * key_scale, state.least_scale * key_scale))) {
-        key_scale = add_tile<true>(group, lane, at, range, from, tile, key_scale, state, totals, scratch);
+        key_scale = add_tile<true>(walk, tile, key_scale, state, totals, scratch);
       } else {
-        key_scale = add_tile<false>(group, lane, at, range, from, tile, key_scale, state, totals, scratch);
+        key_scale = add_tile<false>(walk, tile, key_scale, state, totals, scratch);
       }
     }
     copies::template await<0>();
@@ -204,6 +205,14 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   }
 
  private:
+  /// A lane's way over the keys that the group's queries see.
+  struct key_walk {
+    block const& group;
+    unsigned lane;  ///< the lane's number
+    coordinates const& at;
+    key_range const& range;
+    sources const& from;
+  };
   /// What a lane knows of its rows from tile to tile.
   struct lane_rows {
     row_floats largest;    ///< of earlier tiles' scores, where keeps_largest
@@ -245,41 +254,38 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   }
 
   /// Starts to copy queries, the first keys and values. Where values are widened, widens these and copies the next.
-  __device__ __forceinline__ void begin_copies(block const& group, unsigned lane, coordinates const& at,
-                                               key_range const& range, sources const& from, lane_rows& state,
-                                               scratch_type& scratch) const {
-    if (range.first >= range.end) {
+  __device__ __forceinline__ void begin_copies(key_walk const& walk, lane_rows& state, scratch_type& scratch) const {
+    if (walk.range.first >= walk.range.end) {
       return;
     }
     fill_step<stages> const first{};
-    dense_chunks<score_code> const codes{queries.codes[at.sequence][at.head]};
+    dense_chunks<score_code> const codes{queries.codes[walk.at.sequence][walk.at.head]};
     if constexpr (Products::keeps_queries) {
-      codes.begin_load(group, queries_type::place(scratch.operands), at.first_query, 0);
+      codes.begin_load(walk.group, queries_type::place(scratch.operands), walk.at.first_query, 0);
       copies::commit();
     } else {
       each_constant<sets>([&](auto set) {
-        codes.begin_load(group, scratch.staged.q[set.value], at.first_query + set.value * set_rows, 0);
+        codes.begin_load(walk.group, scratch.staged.q[set.value], walk.at.first_query + set.value * set_rows, 0);
       });
     }
-    begin_keys(lane, at, from, range.first, first, state.terms, scratch);  // who awaits them awaits queries
+    begin_keys(walk, walk.range.first, first, state.terms, scratch);  // who awaits them awaits queries
     if constexpr (sources::widens) {
-      from.begin_values(lane, range.first, scratch.operands, first.stage);
+      walk.from.begin_values(walk.lane, walk.range.first, scratch.operands, first.stage);
       copies::commit();
       copies::commit();  // values that are widened are those of the last batch but one
     }
-    from.fill_values(lane, range.first, range.end, first, scratch.value_ring, scratch.operands);
+    walk.from.fill_values(walk.lane, walk.range.first, walk.range.end, first, scratch.value_ring, scratch.operands);
     if constexpr (Products::keeps_queries) {
       copies::template await<1>();
-      state.queries.keep(group, scratch.operands);
+      state.queries.keep(walk.group, scratch.operands);
     }
   }
   /// Starts to copy the keys of the tile that begins at `first`, and their terms.
-  __device__ __forceinline__ void begin_keys(unsigned lane, coordinates const& at, sources const& from, int first,
-                                             fill_step<stages> const& step, terms_type& terms,
-                                             scratch_type& scratch) const {
+  __device__ __forceinline__ void begin_keys(key_walk const& walk, int first, fill_step<stages> const& step,
+                                             terms_type& terms, scratch_type& scratch) const {
     shared_barrier& full = step.when_empty(scratch.key_ring);
-    from.begin_keys(lane, first, scratch.operands.k[step.stage]);
-    terms.begin(lane, at, queries, first, scratch.operands, step.stage);
+    walk.from.begin_keys(walk.lane, first, scratch.operands.k[step.stage]);
+    terms.begin(walk.lane, walk.at, queries, first, scratch.operands, step.stage);
     full.arrive_after_copies();
   }
 
@@ -293,18 +299,19 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   };
   /// Adds a tile of keys. Gives the scale of the next tile's keys. IsPlain: all rows see it, and its scales are small.
   template <bool IsPlain>
-  __device__ __forceinline__ float add_tile(block const& group, unsigned lane, coordinates const& at,
-                                            key_range const& range, sources const& from, read_step<stages> const& step,
-                                            float key_scale, lane_rows& state, totals_type& totals,
-                                            scratch_type& scratch) const {
+  __device__ __forceinline__ float add_tile(key_walk const& walk, read_step<stages> const& step, float key_scale,
+                                            lane_rows& state, totals_type& totals, scratch_type& scratch) const {
+    unsigned const lane = walk.lane;
+    coordinates const& at = walk.at;
+    key_range const& range = walk.range;
     int const first = range.first + step.index * tile_keys;
     int const next = first + tile_keys;
     fill_step<stages> const later = fills_later<1>(step);
     float next_scale = 0.0F;
     auto const begin_next_keys = [&] {
       if (next < range.end) {
-        begin_keys(lane, at, from, next, later, state.terms, scratch);
-        next_scale = from.scale(next);
+        begin_keys(walk, next, later, state.terms, scratch);
+        next_scale = walk.from.scale(next);
       }
       copies::commit();
     };
@@ -322,9 +329,9 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
           at, first, [&](int t, int half) { return places::row_of(lane, t, half, set.value); });
       state.terms.template begin_sums<IsPlain>(lane, staged, where, tile, sums);
       if constexpr (Products::keeps_queries) {
-        state.queries.multiply(group, scratch.operands.k[step.stage], sums);
+        state.queries.multiply(walk.group, scratch.operands.k[step.stage], sums);
       } else {
-        multiply_staged<scores>(group, scratch.staged.q[set.value], scratch.operands.k[step.stage], sums);
+        multiply_staged<scores>(walk.group, scratch.staged.q[set.value], scratch.operands.k[step.stage], sums);
       }
       state.terms.template end_sums<IsPlain>(lane, at, bias, staged, where, tile, sums);
       find_largest<IsPlain>(lane, at, first, tile, sums, set.value);
@@ -345,8 +352,8 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
     }
     shared_barrier& values_read = step.when_full(scratch.value_ring);
     Products::add(
-        group, operands, parked, scratch.operands.values[step.stage], totals,
-        [&] { from.fill_values(lane, next, range.end, later, scratch.value_ring, scratch.operands); },
+        walk.group, operands, parked, scratch.operands.values[step.stage], totals,
+        [&] { walk.from.fill_values(lane, next, range.end, later, scratch.value_ring, scratch.operands); },
         [&](std::uint32_t last) { release_for_lane{}(values_read, last); });
     return next_scale;
   }

@@ -204,8 +204,8 @@ struct attention_tiles : detail::quantized_task<Method, T, typename Method::valu
       scale_totals(group, state, totals);
       each_constant<halves * value_tiles>([&, this](auto step) {
         copies::template await<step.value == 0 ? 1 : 0>();  // all but those of the next keys
-        add_values<step.value>(group, from, now, operands[step.value / value_tiles], scratch,
-                               totals.of_channels[step.value % value_tiles]);
+        this->template add_values<step.value>(group, from, now, operands[step.value / value_tiles], scratch,
+                                              totals.of_channels[step.value % value_tiles]);
       });
     }
     copies::template await<0>();  // queries that had no keys

@@ -24,6 +24,7 @@
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/tile/codes/join_bytes.hpp>
 #include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/source/detail/load_elements.hpp>
 #include <tessera/tile/staged_tile.hpp>
 
 namespace tessera {
@@ -412,14 +413,9 @@ struct coded_weights {
 
   template <class G, class Tile>
   TESSERA_FN void load_elements(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
-        std::int64_t const row = first_row + i / Tile::columns;
-        std::int64_t const column = first_column + i % Tile::columns;
-        bool const is_inside = row >= 0 && row < row_count && column >= 0 && column < column_count;
-        tile(i / Tile::columns, i % Tile::columns) = is_inside ? element(row * column_count + column) : bfloat16{};
-      }
-    }
+    detail::load_along_rows(
+        group, tile, *this, first_row, first_column,
+        [&, this](std::int64_t row, std::int64_t column) { return element(row * column_count + column); });
   }
   TESSERA_FN bfloat16 element(std::int64_t position) const {
     std::uint32_t const byte = residuals[position];

@@ -31,6 +31,7 @@
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/byte_as_float.hpp>
+#include <tessera/tile/source/detail/load_elements.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tile/store_values.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -198,14 +199,8 @@ struct dequantized {
         return;
       }
     }
-    for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
-        std::int64_t const row = first_row + i / Tile::columns;
-        std::int64_t const column = first_column + i % Tile::columns;
-        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
-        tile(i / Tile::columns, i % Tile::columns) = is_inside ? value(row, column) : Value{};
-      }
-    }
+    detail::load_along_rows(group, tile, *this, first_row, first_column,
+                            [&, this](std::int64_t row, std::int64_t column) { return value(row, column); });
     group.sync();
   }
 

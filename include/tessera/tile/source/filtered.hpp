@@ -13,6 +13,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/detail/load_elements.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -58,15 +59,10 @@ struct filtered {
       detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
       return;
     }
-    for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
-        std::int64_t const row = first_row + i / Tile::columns;
-        std::int64_t const column = first_column + i % Tile::columns;
-        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
-        tile(i / Tile::columns, i % Tile::columns) =
-            is_inside && kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
-      }
-    }
+    detail::load_along_rows(group, tile, *this, first_row, first_column,
+                            [&, this](std::int64_t row, std::int64_t column) {
+                              return kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
+                            });
     group.sync();
   }
 

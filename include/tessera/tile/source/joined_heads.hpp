@@ -10,6 +10,7 @@
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/tile/source/detail/load_elements.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
@@ -35,14 +36,7 @@ struct joined_heads {
 
   template <class G, class Tile>
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    for (int lane : group) {
-      for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
-        std::int64_t const row = first_row + i / Tile::columns;
-        std::int64_t const column = first_column + i % Tile::columns;
-        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
-        tile(i / Tile::columns, i % Tile::columns) = is_inside ? (*this)(row, column) : T{};
-      }
-    }
+    detail::load_along_rows(group, tile, *this, first_row, first_column, *this);
     group.sync();
   }
 };

@@ -25,13 +25,14 @@ struct dense_attention_policy {
 
 /// The policy of dense_by_warps.
 struct dense_warps_policy {
-  int warps;           ///< warps of a thread block
-  int tiles;           ///< 16 rows of queries of a warp
-  int keys;            ///< keys of a tile
-  int stages;          ///< tiles of keys, and of values, in shared memory
-  bool keeps_queries;  ///< whether queries stay in registers
-  int blocks;          ///< thread blocks of a multiprocessor that registers are for
-  bool skips;          ///< whether warps pass over tiles of which they see no key
+  int warps;                 ///< warps of a thread block
+  int tiles;                 ///< 16 rows of queries of a warp
+  int keys;                  ///< keys of a tile
+  int stages;                ///< tiles of keys, and of values, in shared memory
+  bool keeps_queries;        ///< whether queries stay in registers
+  int blocks;                ///< thread blocks of a multiprocessor that registers are for
+  bool skips;                ///< whether warps pass over tiles of which they see no key
+  bool walks_lists = false;  ///< whether there are lists of tiles, of 64 queries each
 
   friend constexpr bool operator==(dense_warps_policy const&, dense_warps_policy const&) = default;
 };
@@ -113,6 +114,17 @@ struct dense_warps_tuning {
     return Channels > 128  ? policy_type{8, 1, 48, 1, true, 1, false}
            : Channels > 64 ? policy_type{4, 2, 64, 1, false, 2, true}
                            : policy_type{4, 2, 128, 1, false, 2, false};
+  }
+};
+
+/// The policy of dense_by_warps for `Channels` channels and lists of tiles: a thread block has the 64 queries of one.
+template <int Channels>
+struct dense_listed_tuning {
+  using policy_type = dense_warps_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128  ? policy_type{4, 1, 32, 1, true, 2, false, true}
+           : Channels > 64 ? policy_type{2, 2, 64, 1, false, 4, false, true}
+                           : policy_type{2, 2, 128, 1, false, 4, false, true};
   }
 };
 

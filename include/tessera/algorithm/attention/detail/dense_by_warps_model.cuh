@@ -67,10 +67,18 @@ struct dense_warps_splits {
   static std::int64_t floats(attention_shape const& s, std::int64_t splits) {
     return splits < 2 ? 0 : splits * s.batch * s.query_heads * s.queries * (s.channels + floats_of_row);
   }
-  /// Splits in memory of a call, or null for one.
-  static attention_partials<state_type> of(attention_shape const& s, int multiprocessors, array_view<float> memory) {
-    std::int64_t const of_one = floats(s, 2) / 2;
-    std::int64_t const splits = of_one > 0 ? count(s, multiprocessors, memory.size() / of_one) : 1;
+  /// The number of splits of a call: as its plan counted it, or, where other programs' splits were planned, the best
+  /// that this memory has room for.
+  template <class Exec, class Call>
+  static std::int64_t count_of(Exec const& exec, Call const& call) {
+    if (call.key_splits > 0) {
+      return call.key_splits;
+    }
+    std::int64_t const of_one = floats(call.shape, 2) / 2;
+    return of_one > 0 ? count(call.shape, exec.state->multiprocessors(), call.work_splits.size() / of_one) : 1;
+  }
+  /// So many splits in a call's memory, or null for one.
+  static attention_partials<state_type> of(attention_shape const& s, std::int64_t splits, array_view<float> memory) {
     if (splits < 2) {
       return {};
     }
@@ -89,25 +97,28 @@ struct dense_warps_splits {
 
 /// What the models without wgmma have in common.
 struct dense_calls_without_wgmma {
-  template <Executor Exec, class Call>
-  static constexpr refusal refuses_types() {
-    return first_of(unless(is_16_bit_float<typename Call::result_type>, "results do not have 16 bits"),
-                    unless(std::is_same_v<std::remove_const_t<decltype(Call::bias)>, no_bias>, "there is a bias"));
-  }
   template <class Call>
   static refusal refuses_operands(Call const& call) {
     return first_of(
-        unless(call.block_list.counts.data == nullptr, "there is a list of tiles"),
         unless(call.out.result.stride(3) == 1, "the stride of results along head_dim", call.out.result.stride(3), "1"),
         unless(has_whole_vectors(call.queries), "queries do not lie in rows that begin at multiples of 16 bytes"),
         unless(has_whole_vectors(call.keys), "keys do not lie in rows that begin at multiples of 16 bytes"),
         unless(has_whole_vectors(call.values), "values do not lie in rows that begin at multiples of 16 bytes"));
   }
-  /// Whether a call has few queries, the keys of which are not split: blocks of 64 rows are faster then.
+  template <class Call>
+  using bias_type = std::remove_const_t<decltype(Call::bias)>;
+  /// Whether tiles of keys are listed.
+  template <class Call>
+  static bool has_list(Call const& call) {
+    return call.block_list.counts.data != nullptr;
+  }
+  /// Whether a call without terms and lists has few queries, the keys of which are not split: blocks of 64 rows are
+  /// faster then.
   template <class Exec, class Call>
   static bool has_few_queries(Exec const& exec, Call const& call) {
-    return call.shape.queries <= policy_of<dense_warps_choice_tuning>(800).few_queries &&
-           dense_warps_splits::of(call.shape, exec.state->multiprocessors(), call.work_splits).splits() == 1;
+    return std::is_same_v<bias_type<Call>, no_bias> && !has_list(call) &&
+           call.shape.queries <= policy_of<dense_warps_choice_tuning>(800).few_queries &&
+           dense_warps_splits::count_of(exec, call) == 1;
   }
 };
 
@@ -115,6 +126,10 @@ struct dense_calls_without_wgmma {
 struct dense_by_warps_model : dense_calls_without_wgmma {
   static constexpr char const* name = "dense_by_warps (cp.async, mma.sync)";
 
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return {};
+  }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
     constexpr std::int64_t most = std::int64_t{1} << 29;  // so that sums of two numbers of tokens fit into 31 bits
@@ -128,16 +143,18 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using result_type = typename Call::result_type;
     auto const& s = call.shape;
-    auto const partials = dense_warps_splits::of(s, exec.state->multiprocessors(), call.work_splits);
+    auto const partials = dense_warps_splits::of(s, dense_warps_splits::count_of(exec, call), call.work_splits);
     attention_writer<decode_method, result_type> const writer{
         s, {}, {}, {}, call.query_lengths, call.sinks, call.query_starts, call.out.result, call.out.log_sum_exp};
     with_program<Call>(call, [&](auto which) {
       using program_type = typename decltype(which)::type;
-      program_type const program{s,
+      program_type const program{bias_of(call),
+                                 list_of<program_type>(call),
+                                 s,
                                  {call.queries, call.query_lengths, call.query_starts},
                                  {call.keys, call.key_lengths, call.key_starts},
                                  {call.values, call.key_lengths, call.key_starts},
-                                 call.softmax_scale * program_type::log2_e,
+                                 program_type::factor_of(call.softmax_scale),
                                  call.options.window_left,
                                  call.options.keys_behind(),
                                  writer,
@@ -152,15 +169,39 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   }
 
  private:
+  /// The programs of calls of a type.
+  template <class Call, int Channels, dense_warps_policy Policy>
+  using program_of =
+      dense_by_warps<Channels, dense_types<typename Call::value_type, typename Call::result_type, bias_type<Call>>,
+                     Policy>;
   /// Gives what function(std::type_identity<program>) gives for the smallest program that has the call's channels.
   template <class Call, class Function>
   static auto with_program(Call const& call, Function const& function) {
-    return with_constant<64, 128, 256>(dense_channels(call.shape.channels), [&](auto channels) {
-      constexpr dense_warps_policy policy = policy_of<dense_warps_tuning<channels.value>>(800);
-      using program_type =
-          dense_by_warps<channels.value, typename Call::value_type, typename Call::result_type, policy>;
-      return function(std::type_identity<program_type>{});
+    return with_constant<64, 128, 256>(dense_channels(call.shape.channels), [&](auto of) {
+      constexpr int channels = of.value;
+      if (has_list(call)) {
+        constexpr dense_warps_policy policy = policy_of<dense_listed_tuning<channels>>(800);
+        return function(std::type_identity<program_of<Call, channels, policy>>{});
+      }
+      constexpr dense_warps_policy policy = policy_of<dense_warps_tuning<channels>>(800);
+      return function(std::type_identity<program_of<Call, channels, policy>>{});
     });
+  }
+  template <class Call>
+  static added_bias<bias_type<Call>> bias_of(Call const& call) {
+    if constexpr (std::is_same_v<bias_type<Call>, no_bias>) {
+      return {};
+    } else {
+      return {call.bias};
+    }
+  }
+  template <class Chosen, class Call>
+  static auto list_of(Call const& call) {
+    if constexpr (Chosen::walks_lists) {
+      return listed_keys<true>{call.block_list};
+    } else {
+      return listed_keys<false>{};
+    }
   }
 };
 
@@ -168,6 +209,10 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
 struct dense_tiles_model : dense_calls_without_wgmma {
   static constexpr char const* name = "dense_tiles (cp.async, mma.sync)";
 
+  template <Executor Exec, class Call>
+  static constexpr refusal refuses_types() {
+    return unless(std::is_same_v<bias_type<Call>, no_bias>, "there is a bias");
+  }
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
     return first_of(refuses_operands(call),

@@ -17,10 +17,20 @@ namespace detail {
 /// those that may matter; or marks, by which the executor takes entries in another order.
 enum class loss_entry_use { all, marked, ordered };
 
+/// Entries whose softmaxes are kept, and where the references of these lie (program/loss/kept_softmaxes.hpp).
+struct kept_entries {
+  std::int64_t count;
+  bool in_signs;  ///< in the signs of softmaxes, which take no memory
+
+  constexpr kept_entries(std::int64_t number = 0, bool has_references_in_signs = false)
+      : count(number), in_signs(has_references_in_signs) {}
+  friend constexpr bool operator==(kept_entries const&, kept_entries const&) = default;
+};
+
 /// The parameters of the search for the number of entries in a part.
 struct loss_part_search {
   linear_loss_shape shape;
-  std::int64_t kept;    ///< entries whose softmaxes are kept
+  kept_entries kept;
   std::int64_t budget;  ///< bytes that the workspace may have
   loss_entry_use use;   ///< which memory there is for entries that may matter
 

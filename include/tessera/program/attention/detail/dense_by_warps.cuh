@@ -33,7 +33,10 @@
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/core/with_constant.hpp>
+#include <tessera/map/no_bias.hpp>
+#include <tessera/program/attention/detail/dense_results.cuh>
 #include <tessera/program/attention/detail/dense_softmax.cuh>
+#include <tessera/program/attention/detail/dense_terms.cuh>
 #include <tessera/program/attention/detail/dense_tiles.hpp>
 #include <tessera/program/attention/detail/key_cursor.hpp>
 #include <tessera/program/attention/detail/lane_chunks.cuh>
@@ -51,23 +54,41 @@
 #include <tessera/tile/rows/weigh_rows.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/tuning/attention/dense.hpp>
+#include <tessera/view/attention_block_list.hpp>
+#include <tessera/view/attention_shape.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Attends over operands of type T, bfloat16 or float16, whose rows are whole chunks of 16 bytes. Channels: the most
-/// channels that a head may have, a multiple of 64. Result: the type of results, bfloat16 or float16.
-template <int Channels, class T, class Result, dense_warps_policy Policy>
-struct dense_by_warps {
+/// The types of a call of dense_by_warps. T: of operands, bfloat16 or float16. Result: of results, bfloat16, float16 or
+/// float. Bias: no_bias or `bias(sequence, head, query, key)`.
+template <class T, class Result, class Bias = no_bias>
+struct dense_types {
+  using value_type = T;
+  using result_type = Result;  ///< of results
+  using bias_type = Bias;      ///< of what is added to scores
+};
+
+/// Attends over operands whose rows are whole chunks of 16 bytes. Channels: the most channels that a head may have, a
+/// multiple of 64. Types: dense_types.
+template <int Channels, class Types, dense_warps_policy Policy>
+struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::listed_keys<Policy.walks_lists> {
+  using T = typename Types::value_type;
+  using Result = typename Types::result_type;  ///< of results
+  using Bias = typename Types::bias_type;      ///< of what is added to scores
   static constexpr int lanes = 32 * Policy.warps;
-  static constexpr int warp_rows = 16 * Policy.tiles;    ///< queries of a warp
-  static constexpr int rows = warp_rows * Policy.warps;  ///< queries of a thread block
-  static constexpr int tile_keys = Policy.keys;          ///< keys of a tile
+  static constexpr int warp_rows = 16 * Policy.tiles;      ///< queries of a warp
+  static constexpr int rows = warp_rows * Policy.warps;    ///< queries of a thread block
+  static constexpr int tile_keys = Policy.keys;            ///< keys of a tile
+  static constexpr int list_keys = 128;                    ///< keys of a tile of a list
+  static constexpr bool walks_lists = Policy.walks_lists;  ///< whether tiles of keys are listed
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 800;
   static constexpr int before_architecture = 10000;
   static constexpr float log2_e = 1.4426950408889634F;
-  static_assert(Channels % 64 == 0 && sizeof(T) == 2 && sizeof(Result) == 2);
+  static_assert(Channels % 64 == 0 && sizeof(T) == 2 && (sizeof(Result) == 2 || std::is_same_v<Result, float>));
+  static_assert(!Policy.walks_lists || (rows == attention_block_list::queries && Policy.stages == 1),
+                "tessera: a thread block has the queries of one list");
   /// The group that runs it.
   using block = cuda_block<lanes>;
   /// Where a group is: its block of queries.
@@ -80,7 +101,8 @@ struct dense_by_warps {
   static constexpr int steps = Channels / 16;     ///< steps of a product of queries and keys
   using scores = row_tile<T, tessera::shape<warp_rows, tile_keys, 16>, cuda_warp>;  ///< queries by keys
   using results = row_tile<T, tessera::shape<warp_rows, width, 16>, cuda_warp>;     ///< weights by values
-  using softmax_type = sloped_headroom_softmax;
+  using terms_type = detail::dense_terms<Bias, scores>;                             ///< what is added to scores
+  using softmax_type = typename terms_type::softmax_type;
   using softmax_state = typename softmax_type::state_type;
   using key_range = detail::plain_key_range;
   using copies = copies_in_flight<block>;
@@ -113,13 +135,15 @@ struct dense_by_warps {
   dense_heads<T> queries;  ///< with their lengths and starts
   dense_heads<T> keys;     ///< with their lengths and starts
   dense_heads<T> values;   ///< with the lengths and starts of keys
-  float slope;             ///< what scores are multiplied by, for logits in base 2
+  float slope;             ///< what products are multiplied by, of factor_of()
   std::int64_t left;       ///< attention_mask::left
   std::int64_t right;      ///< attention_mask::right
   attention_writer<decode_method, Result> writer;
   bool has_whole_words;                     ///< whether rows of results begin at multiples of 16 bytes
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
+  /// The member `slope` where scores are multiplied by `scale`.
+  static constexpr float factor_of(float scale) { return terms_type::factor_of(scale); }
   /// How many groups there are: blocks of queries, times the splits of the keys.
   TESSERA_FN constexpr std::int64_t groups() const {
     return shape.batch * shape.query_heads * coordinates::count(shape) * partials.splits();
@@ -131,11 +155,15 @@ struct dense_by_warps {
     auto const split = static_cast<int>(which % splits);
     coordinates at = coordinates::of(shape, which / splits);
     at.mask = {queries.length(at.sequence), keys.length(at.sequence), left, right};
-    auto const range = key_range::of(at, rows, tile_keys, split, splits);
+    auto const range =
+        key_range::of(at, rows, tile_keys, Policy.walks_lists ? 0 : split, Policy.walks_lists ? 1 : splits);
     warp_state state;
     state.first_row = uniform(group.lane / 32) * warp_rows;
     begin(state);
-    if (range.first < range.end) {
+    state.terms = terms_type::of(at.sequence, at.head, this->added());
+    if constexpr (Policy.walks_lists) {
+      attend_list(group, at, range, split, state, scratch);
+    } else if (range.first < range.end) {
       begin_queries(group, at, scratch);
       auto from_keys = source_of<tile_keys>(group, keys, at.sequence, at.key_head, range.first);
       auto from_values = source_of<tile_keys>(group, values, at.sequence, at.key_head, range.first);
@@ -152,6 +180,7 @@ struct dense_by_warps {
   struct warp_state {
     int first_row;  ///< the warp's first row in the block
     row_values<softmax_state> rows;
+    terms_type terms;  ///< what is known of what is added to scores
     typename results::sum_tile totals[parts];
     std::conditional_t<Policy.keeps_queries, kept_queries, staged_queries> queries;
   };
@@ -178,6 +207,62 @@ struct dense_by_warps {
         .begin(scratch.queries, queries.heads.stride(2), false, group.lane);
   }
 
+  /// Awaits the queries and loads the warp's own, where they stay in registers.
+  __device__ __forceinline__ static void keep_queries(block const& group, warp_state& state, scratch_type& scratch) {
+    if constexpr (Policy.keeps_queries) {
+      copies::commit();
+      copies::template await<0>();
+      group.sync();
+      each_constant<steps>([&](auto step) {
+        detail::load_a_of<scores>(cuda_warp{}, state.queries.of_step[step.value], own_queries(state, scratch),
+                                  16 * step.value);
+      });
+      group.sync();  // all warps have read their queries
+    }
+  }
+
+  /// Attends over the tiles of a split of the list. Values are copied while scores are made, and the next keys while
+  /// values are multiplied.
+  __device__ __forceinline__ void attend_list(block const& group, coordinates const& at, key_range const& range,
+                                              int split, warp_state& state, scratch_type& scratch) const {
+    detail::key_cursor<list_keys, tile_keys> next(at, this->list, partials.splits(), split);
+    if (!next.exists()) {
+      return;
+    }
+    begin_queries(group, at, scratch);
+    keep_queries(group, state, scratch);
+    auto const from_keys = source_of<tile_keys>(group, keys, at.sequence, at.key_head, 0);
+    auto const from_values = source_of<tile_keys>(group, values, at.sequence, at.key_head, 0);
+    auto const key_count = static_cast<int>(keys.tokens(at.sequence, at.key_head).rows());
+    int const end_whole = shape.channels == Channels ? key_count - tile_keys + 1 : -1;
+    auto const begin_tile = [&](auto const& from, dense_heads<T> const& heads, int first, key_tile& to) {
+      std::int64_t const stride = heads.heads.stride(2);
+      from.further(first, stride).begin(to, stride, first < end_whole, group.lane);
+      copies::commit();
+    };
+    auto first = uniform(static_cast<int>(next.key()));
+    begin_tile(from_keys, keys, first, scratch.keys[0]);
+#pragma unroll 1
+    for (bool goes_on = true; goes_on;) {
+      next.move_on(at, this->list);
+      goes_on = next.exists();
+      auto const following = uniform(static_cast<int>(next.key()));
+      copies::template await<0>();
+      group.sync();  // keys are there, and all warps have read the tile before
+      begin_tile(from_values, values, first, scratch.values[0]);
+      typename scores::sum_tile tile;
+      make_scores(state, scratch, scratch.keys[0], tile);
+      copies::template await<0>();
+      group.sync();  // values are there, and all warps have read the keys
+      if (goes_on) {
+        begin_tile(from_keys, keys, following, scratch.keys[0]);
+      }
+      weigh(at, range, first, state, tile);
+      add_values(scratch.values[0], tile, state);
+      first = following;
+    }
+  }
+
   /// Attends over tiles of keys. With one stage values are copied while scores are made, and keys of the next tile
   /// while values are multiplied; with two both are copied a tile ahead.
   __device__ __forceinline__ void attend_tiles(block const& group, coordinates const& at, key_range const& range,
@@ -195,16 +280,7 @@ struct dense_by_warps {
       from_values.begin(scratch.values[stage], value_stride, first < end_whole, group.lane);
       from_values.move_on(value_stride);
     };
-    if constexpr (Policy.keeps_queries) {
-      copies::commit();
-      copies::template await<0>();
-      group.sync();
-      each_constant<steps>([&](auto step) {
-        detail::load_a_of<scores>(cuda_warp{}, state.queries.of_step[step.value], own_queries(state, scratch),
-                                  16 * step.value);
-      });
-      group.sync();  // all warps have read their queries
-    }
+    keep_queries(group, state, scratch);
     begin_keys(range.first, 0);
     if constexpr (Policy.stages > 1) {
       begin_values(range.first, 0);
@@ -287,10 +363,20 @@ struct dense_by_warps {
   __device__ __forceinline__ void weigh(coordinates const& at, key_range const& range, int first, warp_state& state,
                                         typename scores::sum_tile& tile) const {
     cuda_warp const warp;
+    if constexpr (!terms_type::are_none) {
+      typename terms_type::place const where{at.sequence,
+                                             at.head,
+                                             static_cast<int>(at.first_query) + state.first_row,
+                                             first,
+                                             static_cast<int>(at.mask.queries),
+                                             static_cast<int>(at.mask.keys),
+                                             first >= range.first_plain && first < range.end_plain};
+      state.terms.add(warp.lane, this->added(), where, slope, tile, state.rows);
+    }
     if (first < range.first_plain || first >= range.end_plain) {
       hide(at, first, state, tile);
     }
-    softmax_type softmax{slope};
+    softmax_type softmax{terms_type::slope_of(slope)};
     weigh_rows_with_headroom<scores>(warp, softmax, tile, state.rows, [&](row_values<float>& factors) {
       each_constant<parts>([&](auto part) {
         results::each_with_row(
@@ -347,8 +433,7 @@ struct dense_by_warps {
     });
   }
 
-  /// Writes results and log-sum-exps of the warp's rows, by way of the scratch where its queries were; or what a split
-  /// has of them.
+  /// Writes results and log-sum-exps of the warp's rows, or what a split has of them.
   __device__ __forceinline__ void finish(coordinates const& at, int split, warp_state& state,
                                          scratch_type& scratch) const {
     cuda_warp const warp;
@@ -376,75 +461,14 @@ struct dense_by_warps {
           }
         },
         state.rows, inverse);
+    detail::dense_results<results, parts, Result, query_tile::stride> const to{shape,   writer,      at.sequence,
+                                                                               at.head, first_query, has_whole_words};
     if (is_split) {
-      write_split(at, split, first_query, state);
-      return;
-    }
-    auto const own = own_queries(state, scratch);
-    each_constant<parts>([&](auto part) {
-      results::each_row_of_sums(
-          warp, state.totals[part.value],
-          [&](int row, auto const& sums, float by) {
-#pragma unroll
-            for (int i = 0; i < width / 4; i += 2) {
-              std::uint32_t const both = by == 0.0F ? 0U : pack_pair<Result>(sums[i] * by, sums[i + 1] * by);
-              int const channel = part.value * width + i * 4 + warp.lane % 4 * 2;
-              *reinterpret_cast<std::uint32_t*>(own.values + row * query_tile::stride + channel) = both;
-            }
-          },
-          inverse);
-    });
-    sync_warp();
-    write(at, first_query, own);
-  }
-  /// Writes what a split adds up of the warp's rows. Channels of a row are neighbours, a multiple of 8 of them.
-  __device__ __forceinline__ void write_split(coordinates const& at, int split, std::int64_t first_query,
-                                              warp_state& state) const {
-    cuda_warp const warp;
-    int const lane_channel = warp.lane % 4 * 2;
-    auto const channels = static_cast<int>(shape.channels);
-    each_constant<parts>([&](auto part) {
-      results::each_row_of_sums(warp, state.totals[part.value], [&](int row, auto const& sums) {
-        std::int64_t const query = first_query + row;
-        if (query < shape.queries) {
-          float* const to = &partials.totals(split, at.sequence, at.head, query, lane_channel);
-#pragma unroll
-          for (int i = 0; i < width / 4; i += 2) {
-            int const channel = part.value * width + i * 4;
-            if (channel < channels) {
-              *reinterpret_cast<float2*>(to + channel) = float2{sums[i], sums[i + 1]};
-            }
-          }
-        }
-      });
-    });
-  }
-  /// Copies results of the warp's rows from scratch to where they belong.
-  __device__ __forceinline__ void write(coordinates const& at, std::int64_t first_query,
-                                        warp_queries const& from) const {
-    cuda_warp const warp;
-    constexpr int in_row = Channels / 8;
-    auto const channels = static_cast<int>(shape.channels);
-#pragma unroll 4
-    for (int i = warp.lane; i < warp_rows * in_row; i += 32) {
-      int const row = i / in_row;
-      int const channel = i % in_row * 8;
-      std::int64_t const query = first_query + row;
-      std::int64_t const to = query < shape.queries ? writer.row_of(at.sequence, query) : -1;
-      if (to < 0 || channel >= channels) {
-        continue;
-      }
-      Result* const result = &writer.out(at.sequence, at.head, to, channel);
-      auto const chunk = *reinterpret_cast<uint4 const*>(from.values + row * query_tile::stride + channel);
-      if (has_whole_words) {
-        *reinterpret_cast<uint4*>(result) = chunk;
-      } else {
-        auto const* const of_chunk = reinterpret_cast<Result const*>(&chunk);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          result[j] = of_chunk[j];
-        }
-      }
+      to.write_split(state.totals, partials, split);
+    } else if constexpr (std::is_same_v<Result, float>) {
+      to.write_floats(state.totals, inverse);
+    } else {
+      to.write_rounded(state.totals, inverse, own_queries(state, scratch).values);
     }
   }
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Softmaxes over tiles of scores whose operands are not quantized, for tile/rows/weigh_rows.hpp: `sloped_softmax` for
-/// warpgroups, and `sloped_headroom_softmax` for warps, whose references may be below the largest scores. `slope` makes
-/// logits in base 2 of scores. References of the first are the largest scores so far, as they are. For tile j,
+/// warpgroups, and `sloped_headroom_softmax` for warps, whose references may be below the largest scores;
+/// `lowest_headroom_softmax` and `placed_headroom_softmax` are the same for scores with terms. `slope` makes logits in
+/// base 2 of scores. References of the first are the largest scores so far, as they are. For tile j,
 ///
 ///     M_j = max(M_(j-1), largest score)
 ///     P_j = 448 2^(slope (s - M_j))
@@ -116,6 +117,60 @@ struct sloped_headroom_softmax {
   /// The weight of a score, relative to the reference: at most 2^headroom.
   __device__ __forceinline__ float weight(state_type const& state, float score) const {
     return fast_exp2(__fmaf_rn(score, slope, -state.reference));
+  }
+  __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
+    state.sum += sum.first + sum.second;
+  }
+};
+
+/// sloped_headroom_softmax for scores with terms, which may be as low as a float.
+struct lowest_headroom_softmax : sloped_headroom_softmax {
+  static constexpr float lowest = -3.40282347e+38F;  ///< the lowest finite float
+
+  /// The state before the first key: no finite logit is below its reference.
+  __device__ __forceinline__ static state_type identity() { return {lowest, 0.0F}; }
+};
+
+/// sloped_headroom_softmax for rows whose scores lack an addend of the row, another one for each tile.
+struct placed_headroom_softmax {
+  using largest_type = maximum_reducer<float>;                      ///< a Reducer of a tile's scores
+  using sum_type = two_sums_reducer;                                ///< a Reducer of a tile's weights
+  static constexpr float headroom = 8.0F;                           ///< how far a logit may be above the reference
+  static constexpr float lowest = lowest_headroom_softmax::lowest;  ///< the lowest finite float
+  /// What a lane knows of a row; the last two are for one tile.
+  struct state_type {
+    float reference;  ///< what logits are relative to, the same in all lanes of the row
+    float sum;        ///< the sum of the lane's weights
+    float addend;     ///< what the tile's logits lack
+    float relative;   ///< the reference less the addend
+  };
+  float slope;  ///< what scores are multiplied by to be in base 2
+
+  /// The state before the first key.
+  __device__ __forceinline__ static state_type identity() { return {lowest, 0.0F, 0.0F, lowest}; }
+  /// Begins a tile whose logits lack an addend.
+  __device__ __forceinline__ static void place(state_type& state, float addend) {
+    state.addend = addend;
+    state.relative = fmaxf(state.reference - addend, lowest);
+  }
+  /// Whether a score is too far above the reference.
+  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
+    return __fmaf_rn(largest, slope, -state.relative) > headroom;
+  }
+  /// Nothing is left to agree on.
+  __device__ __forceinline__ void agree() const {}
+  /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
+  __device__ __forceinline__ float raise(state_type& state, float largest) const {
+    float const raised = fmaxf(state.reference, __fmaf_rn(largest, slope, state.addend));
+    float const factor = fast_exp2(state.reference - raised);
+    state.reference = raised;
+    state.relative = fmaxf(raised - state.addend, lowest);
+    state.sum *= factor;
+    return factor;
+  }
+  /// The weight of a score, relative to the reference: about 2^headroom at most.
+  __device__ __forceinline__ float weight(state_type const& state, float score) const {
+    return fast_exp2(__fmaf_rn(score, slope, -state.relative));
   }
   __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
     state.sum += sum.first + sum.second;

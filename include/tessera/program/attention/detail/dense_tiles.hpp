@@ -267,13 +267,14 @@ struct dense_tiles {
           to = {column(seen.first), column(seen.end)};
         },
         columns_of, state.seen);
+    [[maybe_unused]] Bias const& terms = bias;
     product::each_with_row(
         group, scores,
-        [&, this](int row, int column, float& score, seen_columns const& seen) {
+        [&](int row, int column, float& score, seen_columns const& seen) {
           if (column >= seen.first && column < seen.end) {
             score *= to_base_2;
             if constexpr (!std::is_same_v<Bias, no_bias>) {
-              score += bias(at.sequence, at.head, at.first_query + row, first + column) * log2_e;
+              score += terms(at.sequence, at.head, at.first_query + row, first + column) * log2_e;
             }
           } else {
             score = -infinity;
@@ -323,7 +324,7 @@ struct dense_tiles {
       product::each(group, totals[part.value],
                     [&](int row, int column, float total) { scratch.total(row, column) = total; });
       group.sync();
-      write_channels(group, at, part.value * width, scratch);
+      this->write_channels(group, at, part.value * width, scratch);
     });
   }
 

@@ -62,6 +62,10 @@ struct lane_chunks {
     first += Rows * static_cast<std::uintptr_t>(stride) * sizeof(T);
     left -= Rows;
   }
+  /// The chunks of a tile that begins so many rows further.
+  [[nodiscard]] __device__ __forceinline__ lane_chunks further(int rows, std::int64_t stride) const {
+    return {first + static_cast<std::uintptr_t>(rows * stride) * sizeof(T), left - rows};
+  }
 };
 
 }  // namespace detail

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `merge_rows`: merges rows whose keys were split among groups, as merge_attention does (program/attention/
-/// split_keys.hpp), for many rows of few splits: a warp takes a row, and adds its splits in order, relative to the
-/// largest of their references.
+/// split_keys.hpp), for many rows of few splits: a warp takes a row, and merges its splits by merge_parts.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/row_parts.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -49,22 +49,17 @@ struct merge_rows {
   TESSERA_FN void merge(int lane, int splits, std::int64_t sequence, std::int64_t head, std::int64_t query) const {
     constexpr int most = most_channels / lanes;
     auto const channels = static_cast<int>(results.shape.channels);
-    reducer_type const reducer;
-    row_type whole = begin_parts(reducer, splits, [&, this](int split) -> row_type const& {
-      return partials.rows(split, sequence, head, query);
-    });
-    row_type const nothing = whole;
     float totals[most] = {};
-    for (int split = 0; split < splits; ++split) {
-      row_type const row = partials.rows(split, sequence, head, query);
-      float const factor = reducer.factor(row, nothing);
-      reducer.add(whole, row, factor);
-      float const* const of_split = &partials.totals(split, sequence, head, query, 0);
-      for (int i = 0; i < most; ++i) {
-        int const channel = lane + i * lanes;
-        totals[i] += channel < channels ? of_split[channel] * factor : 0.0F;
-      }
-    }
+    row_type const whole = merge_parts(
+        reducer_type{}, splits,
+        [&, this](int split) -> row_type const& { return partials.rows(split, sequence, head, query); },
+        [&, this](int split, float factor) {
+          float const* const of_split = &partials.totals(split, sequence, head, query, 0);
+          for (int i = 0; i < most; ++i) {
+            int const channel = lane + i * lanes;
+            totals[i] += channel < channels ? of_split[channel] * factor : 0.0F;
+          }
+        });
     finished_row const finished = results.finish(sequence, head, query, whole);
     for (int i = 0; i < most; ++i) {
       int const channel = lane + i * lanes;

@@ -61,9 +61,10 @@ __device__ __forceinline__ void stage_sums(float const (&sums)[Registers], sum_s
   }
 }
 
-/// 16 neighbouring elements of a row, `count` of which exist; the row begins at a multiple of 16 bytes.
+/// A lane's 16 neighbouring channels of a row in memory, `count` of which exist; the row begins at a multiple of 16
+/// bytes.
 template <class T>
-struct row_part {
+struct lane_channels {
   static constexpr int words = channels_of_lane * static_cast<int>(sizeof(T)) / 16;
   static constexpr int in_word = 16 / static_cast<int>(sizeof(T));
   T* data;
@@ -101,10 +102,10 @@ struct row_part {
 
 /// Rounds the values of a lane and packs them into words.
 template <class T>
-__device__ __forceinline__ void pack(float const (&values)[channels_of_lane], uint4 (&words)[row_part<T>::words]) {
-  std::uint32_t all[row_part<T>::words * 4];
+__device__ __forceinline__ void pack(float const (&values)[channels_of_lane], uint4 (&words)[lane_channels<T>::words]) {
+  std::uint32_t all[lane_channels<T>::words * 4];
 #pragma unroll
-  for (int i = 0; i < row_part<T>::words * 4; ++i) {
+  for (int i = 0; i < lane_channels<T>::words * 4; ++i) {
     if constexpr (sizeof(T) == 4) {
       all[i] = bit_cast<std::uint32_t>(values[i]);
     } else {
@@ -112,7 +113,7 @@ __device__ __forceinline__ void pack(float const (&values)[channels_of_lane], ui
     }
   }
 #pragma unroll
-  for (int i = 0; i < row_part<T>::words; ++i) {
+  for (int i = 0; i < lane_channels<T>::words; ++i) {
     words[i] = uint4{all[4 * i], all[4 * i + 1], all[4 * i + 2], all[4 * i + 3]};
   }
 }
@@ -149,7 +150,7 @@ struct split_floats {
 };
 
 /// Adds the floats that a part of a row holds.
-__device__ __forceinline__ void add_floats(row_part<float> const& part, float (&values)[channels_of_lane]) {
+__device__ __forceinline__ void add_floats(lane_channels<float> const& part, float (&values)[channels_of_lane]) {
   uint4 words[4];
   part.read(words);
 #pragma unroll
@@ -213,14 +214,14 @@ struct write_classifier_rows {
       std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
       auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
-        detail::row_part<Gradient> const part{&target(entry, first), count};
+        detail::lane_channels<Gradient> const part{&target(entry, first), count};
         detail::scale_values(values, factor);
         if constexpr (std::is_same_v<Gradient, float>) {
           if (adds()) {
             detail::add_floats(part, values);
           }
         }
-        uint4 words[detail::row_part<Gradient>::words];
+        uint4 words[detail::lane_channels<Gradient>::words];
         detail::pack<Gradient>(values, words);
         part.write(words);
       }
@@ -372,7 +373,7 @@ struct add_hidden_rows {
 
   __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
                                              std::int32_t channel, std::int32_t count) const {
-    detail::row_part<Gradient> const part{&target(token, channel), count};
+    detail::lane_channels<Gradient> const part{&target(token, channel), count};
     if constexpr (is_float) {
       detail::add_floats(part, values);
     } else {
@@ -386,7 +387,7 @@ struct add_hidden_rows {
   __device__ __forceinline__ void write(loss_part_range const& range, float (&values)[detail::channels_of_lane],
                                         std::int64_t token, std::int32_t channel, std::int32_t count, float factor,
                                         bool is_cleared) const {
-    detail::row_part<Gradient> const part{&target(token, channel), count};
+    detail::lane_channels<Gradient> const part{&target(token, channel), count};
     if constexpr (!is_float) {
       if (!range.is_last()) {
         detail::split_floats const halves = detail::split_floats::of(values);
@@ -401,11 +402,12 @@ struct add_hidden_rows {
         value = (is_cleared ? 0.0F : value) * factor;
       }
     }
-    uint4 packed[detail::row_part<Gradient>::words];
+    uint4 packed[detail::lane_channels<Gradient>::words];
     detail::pack<Gradient>(values, packed);
     part.write(packed);
   }
-  __device__ __forceinline__ detail::row_part<std::uint16_t> low_part(std::int64_t token, std::int32_t channel) const {
+  __device__ __forceinline__ detail::lane_channels<std::uint16_t> low_part(std::int64_t token,
+                                                                           std::int32_t channel) const {
     return {&remains(token, channel), static_cast<std::int32_t>(remains.extent(1)) - channel};
   }
 };

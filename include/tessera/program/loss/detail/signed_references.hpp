@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Where the references of kept softmaxes (loss/kept_softmaxes.hpp) lie. Softmaxes are not negative, so that they have
 /// signs to spare: the program for sm_80 and later, whose warps have 64 columns of a tile and know nothing of each
-/// other's, writes a reference of 32 bits into the signs of 32 neighbouring values (`references_in_signs`). So it takes
-/// no memory, and the plan of a workspace is the same for all devices. sm_90a's program writes references of tiles of
-/// 192 entries into a matrix (`references_of_tiles`).
+/// other's, writes a reference of 32 bits into the signs of 32 neighbouring values (`references_in_signs`), which takes
+/// no memory. sm_90a's program writes references of tiles of 192 entries into a matrix (`references_of_tiles`), which
+/// workspaces have for devices that run it.
 #pragma once
 
 #include <cstdint>

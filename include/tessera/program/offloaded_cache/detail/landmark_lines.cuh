@@ -43,11 +43,10 @@ inline constexpr bool doubts_nans = requires {
   return divide_up(bytes - step, 2 * step) * 2 * step + step;
 }
 
-/// Lines of means in bfloat16, which begin at multiples of 16 bytes.
-template <int Channels, int Chunk, class QueryGroup>
-struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
-  static constexpr int bytes = 2 * Channels;  ///< bytes of a line
-  static constexpr int spare_bytes = 128;     ///< the gaps for each eight lines in shared memory
+/// Where lines in bfloat16 lie in shared memory, and queries that are multiplied with them as they are.
+template <int Channels>
+struct lines_in_bfloat16 {
+  static constexpr int spare_bytes = 128;  ///< the gaps for each eight lines in shared memory
   /// The gap between eight chunks' lines in shared memory, which begin at multiples of 128 bytes, and the next eight,
   /// so that lines that are loaded together are in different banks.
   [[nodiscard]] static constexpr int gap(int) { return 64; }
@@ -64,6 +63,13 @@ struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
     /// Prepares the loaded queries.
     __device__ __forceinline__ void make(raw_type const& raw, int) { rows = raw; }
   };
+};
+
+/// Lines of means in bfloat16, which begin at multiples of 16 bytes.
+template <int Channels, int Chunk, class QueryGroup>
+struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> : lines_in_bfloat16<Channels> {
+  static constexpr int bytes = 2 * Channels;  ///< bytes of a line
+  using typename lines_in_bfloat16<Channels>::queries_type;
 
   uint4 words[2][row_words<Channels>::blocks];  ///< pieces of two lines
 
@@ -92,27 +98,12 @@ struct landmark_lines<Channels, landmark_selector<Chunk, QueryGroup>> {
 /// Lines of boxes in bfloat16, the least numbers of all channels before the largest, which begin at multiples of 16
 /// bytes.
 template <int Channels, int Chunk, class QueryGroup>
-struct landmark_lines<Channels, quest_selector<Chunk, QueryGroup>> {
+struct landmark_lines<Channels, quest_selector<Chunk, QueryGroup>> : lines_in_bfloat16<Channels> {
   static constexpr int bytes = 4 * Channels;    ///< bytes of a line
-  static constexpr int spare_bytes = 128;       ///< the gaps for each eight lines in shared memory
   static constexpr int blocks = Channels / 32;  ///< blocks of least, and of largest, numbers
   /// The end of a box that a query leaves out is multiplied by 0, which is NaN where that end is infinite.
   static constexpr bool doubts_nans = true;
-  /// The gap between eight chunks' lines and the next eight: see lines of means.
-  [[nodiscard]] static constexpr int gap(int) { return 64; }
-  /// Bytes between a chunk's lines and the next one's, at least `bytes`, so that lines of eight neighbouring chunks,
-  /// which are loaded together, are in different banks.
-  [[nodiscard]] static constexpr int pitch(int bytes) { return next_odd_multiple(bytes, 64); }
-
-  /// A query as it is loaded, query lane / 4 of 8.
-  using raw_type = row_words<Channels>;
-  /// A query as it is multiplied.
-  struct queries_type {
-    row_words<Channels> rows;  ///< query lane / 4 of 8
-
-    /// Prepares the loaded queries.
-    __device__ __forceinline__ void make(raw_type const& raw, int) { rows = raw; }
-  };
+  using typename lines_in_bfloat16<Channels>::queries_type;
 
   uint4 lines[2][2 * blocks];  ///< pieces of two lines
 
