@@ -121,7 +121,7 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
 
 TEST_CASE("sequences with starts whose views, total or lengths do not fit are refused, in every attention", "[host]") {
   cpu const exec{.threads = 1};
-  std::vector<bfloat16> numbers(12 * 32);
+  std::vector<bfloat16> numbers(16 * 32);  // of 12 tokens in all, and of two whole sequences in the last case
   std::vector<std::int32_t> const lists{0, 5};
   auto const check_method = [&](auto of_method, std::string const& function) {
     using method = decltype(of_method);

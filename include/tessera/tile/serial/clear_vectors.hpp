@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `clear_vectors`: clears the upper halves of the processor's vector registers where a block ends.
-///
-///     [[gnu::target("avx2")]] void double_all(float* values, int count) {
-///       clear_vectors const at_end;
-///       ...  // eight numbers at a time
-///     }
+/// A function that is `[[gnu::target("avx2")]]` begins with `detail::clear_vectors const at_end;`.
 ///
 /// Code for SSE2, which the rest of a program is, waits for the upper halves that code for AVX has left in registers,
 /// at each instruction: whole programs ran up to 20 times as long. Compilers clear them where such functions return,
