@@ -53,7 +53,7 @@ __global__ void make_codes_of_floats(float const* sums, float scale, int first_s
   float_attention_weights<piecewise_linear_softmax> weights;
   key_limits const limits = key_limits::of(warpgroup_lane::in_warp(threadIdx.x), first_seen, seen_end, tile_keys, 0);
   score_row_values<float> factor;
-  weights.template take<Mask, Scales>(scores, scale, limits, is_first, factor);
+  weights.template take<Mask, Scales, false>(scores, scale, limits, is_first, factor);
   float_attention_weights<piecewise_linear_softmax>::operands_type packed;
   float_attention_weights<piecewise_linear_softmax>::pack(scores, packed);
   for (int word = 0; word < 16; ++word) {

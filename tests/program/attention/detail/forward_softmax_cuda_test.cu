@@ -2,6 +2,7 @@
 // Codes that a lane makes of its scores in registers, against those of the softmax on the host: the same to the bit.
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -43,19 +44,21 @@ struct tile_of_scores {
   return i / 4 * 8 + 2 * (lane % 4) + i % 2;
 }
 
-template <tile_mask Mask, tile_scales Scales>
+template <tile_mask Mask, tile_scales Scales, bool HasBegun>
 __global__ void make_codes(std::int32_t const* sums, float const* row_scales, float const* key_scales, int first_seen,
                            int seen_end, bool is_first, std::uint32_t* codes, float* references, float* factors) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   int const lane = static_cast<int>(threadIdx.x);
   std::int32_t scores[64];
   for (int i = 0; i < 64; ++i) {
-    scores[i] = sums[(lane / 4 + i / 2 % 2 * 8) * keys + key_of(lane, i)];
+    std::int32_t const sum = sums[(lane / 4 + i / 2 % 2 * 8) * keys + key_of(lane, i)];
+    scores[i] = HasBegun ? __float_as_int(piecewise_linear_softmax::integer_magic + static_cast<float>(sum)) : sum;
   }
   attention_weights<piecewise_linear_softmax> weights;
   key_limits const limits = key_limits::of(warpgroup_lane::in_warp(threadIdx.x), first_seen, seen_end, keys, 0);
   score_row_values<float> factor;
-  weights.template take<Mask, Scales>(scores, row_scales[lane / 4] * key_scales[lane % 4], limits, is_first, factor);
+  weights.template take<Mask, Scales, HasBegun>(scores, row_scales[lane / 4] * key_scales[lane % 4], limits, is_first,
+                                                factor);
   attention_weights<piecewise_linear_softmax>::operands_type packed;
   attention_weights<piecewise_linear_softmax>::pack(scores, packed);
   for (int i = 0; i < 16; ++i) {
@@ -68,22 +71,27 @@ __global__ void make_codes(std::int32_t const* sums, float const* row_scales, fl
 #endif
 }
 
+bool same_bits(float a, float b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
 struct made {
   std::vector<std::uint8_t> codes;  ///< rows x keys
   std::vector<float> references;
   std::vector<float> factors;
 };
 
-template <tile_mask Mask, tile_scales Scales>
-made on_device(tile_of_scores const& tile) {
+template <tile_mask Mask, tile_scales Scales, bool HasBegun>
+made made_of(tile_of_scores const& tile) {
   tessera_test::device_values<std::int32_t> const sums(tile.sums);
   tessera_test::device_values<float> const row_scales(tile.row_scales);
   tessera_test::device_values<float> const key_scales(tile.key_scales);
   tessera_test::device_values<std::uint32_t> codes(32 * 16);
   tessera_test::device_values<float> references(rows);
   tessera_test::device_values<float> factors(rows);
-  make_codes<Mask, Scales><<<1, 32>>>(sums.data(), row_scales.data(), key_scales.data(), tile.first_seen, tile.seen_end,
-                                      tile.is_first, codes.data(), references.data(), factors.data());
+  make_codes<Mask, Scales, HasBegun><<<1, 32>>>(sums.data(), row_scales.data(), key_scales.data(), tile.first_seen,
+                                                tile.seen_end, tile.is_first, codes.data(), references.data(),
+                                                factors.data());
   auto const words = codes.download();
   made result{std::vector<std::uint8_t>(rows * keys), references.download(), factors.download()};
   for (int lane = 0; lane < 32; ++lane) {
@@ -97,6 +105,20 @@ made on_device(tile_of_scores const& tile) {
             static_cast<std::uint8_t>(words[static_cast<std::size_t>(lane * 16 + word)] >> 8 * byte);
       }
     }
+  }
+  return result;
+}
+
+/// What the lanes make of sums; the same is made of sums that began at integer_magic.
+template <tile_mask Mask, tile_scales Scales>
+made on_device(tile_of_scores const& tile) {
+  made const result = made_of<Mask, Scales, false>(tile);
+  made const begun = made_of<Mask, Scales, true>(tile);
+  CHECK(begun.codes == result.codes);
+  for (std::size_t row = 0; row < rows; ++row) {
+    CAPTURE(row);
+    CHECK(same_bits(begun.references[row], result.references[row]));
+    CHECK(same_bits(begun.factors[row], result.factors[row]));
   }
   return result;
 }

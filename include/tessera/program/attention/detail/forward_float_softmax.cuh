@@ -65,6 +65,7 @@ struct float_attention_weights : attention_rows<Softmax> {
   template <tile_mask Mask, tile_scales Scales, bool HasBegun>
   __device__ __forceinline__ void take(scores_type& scores, float scale, key_limits const& limits, bool is_first,
                                        row_values<float>& factor) {
+    static_assert(!HasBegun, "tessera: sums of e4m3 products are floats, which begin at zero");
     bits_type bits;
     as_bits(scores, bits);
     rows::template hide<Mask>(bits, limits, __float_as_int(-infinity));

@@ -288,7 +288,8 @@ struct attention_weights : attention_rows<Softmax> {
     this->template refer_rows<is_masked>(here, factor);
   }
 
-  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
+  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of, as
+  /// plus_magic() takes them.
   template <bool HasBegun>
   __device__ __forceinline__ void subtract_first(bits_type& scores, float scale) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
@@ -297,7 +298,7 @@ struct attention_weights : attention_rows<Softmax> {
         [scale](int, int, std::int32_t& score, attention_row_state const& row) {
           float const logit = __fmul_rn(scale, plus_magic<HasBegun>(score) - integer_magic);  // as `reference`
           float const step = __fmaf_rn(weights::steps, logit - row.reference, weights::top);
-          score = __float2int_rn(fmaxf(step * weights::exact_steps, least));
+          score = __float2int_rn(fmaxf(step * weights::exact_steps, least)) + (HasBegun ? score_sums::magic_bits : 0);
         },
         this->state);
   }
