@@ -203,6 +203,12 @@ void calls_of_losses(Exec const& exec, Visit const& visit) {
         backward);
 }
 
+/// Heads of 64 channels of two sequences with starts, of `tokens` each, of which those of a head lie together.
+template <class T>
+head_view<T> packed_heads(T* first, std::int64_t heads, std::int64_t tokens) {
+  return {first, {2, heads, tokens, 64}, {0, 2 * tokens * 64, 64, 1}};
+}
+
 /// Attention without a cache.
 template <class Exec, class Visit>
 void calls_of_attention(Exec const& exec, Visit const& visit) {
@@ -211,8 +217,8 @@ void calls_of_attention(Exec const& exec, Visit const& visit) {
   constexpr attention_shape shape{2, 4, 2, 96, 192, 64};
   auto const inputs = [](at p) {
     attention_inputs<bfloat16> in{
-        {p.of<bfloat16>("queries"), {2, 4, 96, 64}},      {p.of<bfloat16>("keys"), {2, 2, 192, 64}},
-        {p.of<bfloat16>("values"), {2, 2, 192, 64}},      {p.of<std::int32_t>("lengths of queries"), 2},
+        packed_heads(p.of<bfloat16>("queries"), 4, 96),   packed_heads(p.of<bfloat16>("keys"), 2, 192),
+        packed_heads(p.of<bfloat16>("values"), 2, 192),   {p.of<std::int32_t>("lengths of queries"), 2},
         {p.of<std::int32_t>("lengths of keys"), 2},       {{p.of<std::int32_t>("starts of queries"), 2}, 192},
         {{p.of<std::int32_t>("starts of keys"), 2}, 384}, {p.of<float>("sinks"), 4}};
     in.block_list = {{p.of<std::int32_t>("counts of the block list"), {2, 4, 2}},
@@ -220,8 +226,8 @@ void calls_of_attention(Exec const& exec, Visit const& visit) {
     return in;
   };
   auto const outputs = [](at p) {
-    return attention_outputs<bfloat16>{{p.of<bfloat16>("results"), {2, 4, 96, 64}},
-                                       {p.of<float>("log-sum-exps"), {2, 4, 96}}};
+    return attention_outputs<bfloat16>{packed_heads(p.of<bfloat16>("results"), 4, 96),
+                                       {p.of<float>("log-sum-exps"), {2, 4, 96}, {0, 192, 1}}};
   };
   operand_names<13> const names{"queries",
                                 "keys",
@@ -304,9 +310,9 @@ void calls_of_codes(Exec const& exec, Visit const& visit) {
   visit("attention.quantize", operand_names<3>{"lengths of queries", "lengths of keys", "starts of queries"},
         [&](at p) {
           attention_inputs<bfloat16> const in{
-              {p.of<bfloat16>("queries"), {2, 4, 96, 64}}, {p.of<bfloat16>("keys"), {2, 2, 192, 64}},
-              {p.of<bfloat16>("values"), {2, 2, 192, 64}}, {p.of<std::int32_t>("lengths of queries"), 2},
-              {p.of<std::int32_t>("lengths of keys"), 2},  {{p.of<std::int32_t>("starts of queries"), 2}, 192}};
+              packed_heads(p.of<bfloat16>("queries"), 4, 96), {p.of<bfloat16>("keys"), {2, 2, 192, 64}},
+              {p.of<bfloat16>("values"), {2, 2, 192, 64}},    {p.of<std::int32_t>("lengths of queries"), 2},
+              {p.of<std::int32_t>("lengths of keys"), 2},     {{p.of<std::int32_t>("starts of queries"), 2}, 192}};
           method::quantize(exec, shape, in, {}, heads(p), p.space(method::plan_quantize(exec, shape)));
         });
   visit("attention.forward", names, [&](at p) {

@@ -42,6 +42,7 @@ struct rank_function_of final : rank_function {
 inline void call_on_ranks(int count, rank_function const& function) {
   std::vector<std::future<void>> workers;  // before the ranks: where a thread does not start, the others learn so
   std::vector<threads> ranks = threads::make(count);
+  workers.reserve(ranks.size());
   for (threads& rank : ranks) {
     workers.push_back(std::async(std::launch::async, [&function, own = std::move(rank)]() mutable {
       threads handle = std::move(own);
