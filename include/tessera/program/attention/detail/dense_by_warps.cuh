@@ -73,7 +73,7 @@ struct dense_types {
 /// multiple of 64. Types: dense_types.
 template <int Channels, class Types, dense_warps_policy Policy>
 struct dense_by_warps : detail::added_bias<typename Types::bias_type>, detail::listed_keys<Policy.walks_lists> {
-  using T = typename Types::value_type;
+  using T = typename Types::value_type;        ///< of operands
   using Result = typename Types::result_type;  ///< of results
   using Bias = typename Types::bias_type;      ///< of what is added to scores
   static constexpr int lanes = 32 * Policy.warps;
