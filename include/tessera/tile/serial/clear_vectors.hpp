@@ -3,7 +3,7 @@
 /// A function that is `[[gnu::target("avx2")]]` begins with `detail::clear_vectors const at_end;`.
 ///
 /// Code for SSE2, which the rest of a program is, waits for the upper halves that code for AVX has left in registers,
-/// at each instruction: whole programs ran up to 20 times as long. Compilers clear them where such functions return,
+/// at each instruction: whole programs ran up to 12 times as long. Compilers clear them where such functions return,
 /// g++ from -O2 on alone (its pass is one of -fexpensive-optimizations); so Debug builds need it to be said. Where the
 /// compiler does so, too, the machine code has it once. A function that others for AVX call leaves it to these.
 #pragma once
