@@ -67,13 +67,15 @@ endmacro()
 
 # Most of the time for CUDA sources goes into optimising device code.  A quarter of it is left without, which is enough
 # where no GPU runs the code.  Where one does, code is optimised as usual: with CUDA 13.0's --Ofast-compile=mid tests of
-# pages met illegal addresses on an H200, whose optimised code does not.  The option came after 12.8.
+# pages met illegal addresses on an H200, whose optimised code does not.  What is assembled, too (tessera_assemble_tests),
+# is shorter by mid, and ptxas takes 10 s for 26.  The option came after 12.8.
 macro(tessera_compile_device_code_quickly)
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE tessera_nvcc_help ERROR_QUIET)
   if(tessera_nvcc_help MATCHES "--Ofast-compile")
     tessera_find_gpus(tessera_capabilities)
     if(NOT tessera_capabilities)
-      string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
+      set(tessera_quickly "$<IF:$<BOOL:$<TARGET_PROPERTY:TESSERA_IS_ASSEMBLED>>,mid,max>")
+      add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--Ofast-compile=${tessera_quickly}>")
     endif()
   endif()
 endmacro()
@@ -135,6 +137,48 @@ function(tessera_compile_without_linking target test)
     add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" -E echo "[tessera:skipped] ${test}")
     set_tests_properties("${test}" PROPERTIES SKIP_REGULAR_EXPRESSION "\\[tessera:skipped\\]")
   endif()
+endfunction()
+
+# Moves from the list FROM to the list TO the CUDA tests of which each needs a GPU.
+function(tessera_move_tests_on_gpus to from)
+  set(moved ${${to}})
+  set(kept "")
+  foreach(source IN LISTS ${from})
+    file(READ "${source}" text)
+    string(REGEX MATCHALL "\nTEST_CASE|\nTEMPLATE_TEST_CASE" tests "${text}")
+    string(REGEX MATCHALL "\n  TESSERA_NEEDS_CUDA" needs "${text}")
+    list(LENGTH tests count)
+    list(LENGTH needs count_on_gpus)
+    if(count EQUAL count_on_gpus)
+      list(APPEND moved "${source}")
+    else()
+      list(APPEND kept "${source}")
+    endif()
+  endforeach()
+  set(${to} "${moved}" PARENT_SCOPE)
+  set(${from} "${kept}" PARENT_SCOPE)
+endfunction()
+
+# Compiles CUDA sources to PTX, and assembles this for the same architecture: whether each instruction is one. The host's
+# part, which takes a third of the time, is left out, and what ptxas says of speed, since nothing is optimised here.
+function(tessera_assemble_tests target)
+  add_library(${target} OBJECT ${ARGN})
+  target_link_libraries(${target} PRIVATE tessera::cuda tessera_test_support)
+  tessera_architectures_or_ptx(architectures)
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}" TESSERA_IS_ASSEMBLED ON)
+  set(not_linked "cuda: ASSEMBLED BUT NOT LINKED, tests of words on GPUs: there is no GPU")
+  tessera_compile_without_linking(${target} "${not_linked}")
+  set_tests_properties("${not_linked}" PROPERTIES LABELS cuda)
+  get_filename_component(folder "${CMAKE_CUDA_COMPILER}" DIRECTORY)
+  find_program(TESSERA_PTXAS ptxas HINTS "${folder}" REQUIRED)
+  mark_as_advanced(TESSERA_PTXAS)
+  string(REGEX MATCH "^[0-9]+[af]?" architecture "${architectures}")
+  set(assembled "${CMAKE_CURRENT_BINARY_DIR}/${target}.cubin")
+  add_custom_command(OUTPUT "${assembled}"
+    COMMAND sh -c "\"$@\" >\"$0\" 2>&1 || (cat \"$0\" && false)" "${assembled}.log"
+      "${TESSERA_PTXAS}" -O0 -arch=sm_${architecture} -o "${assembled}" "$<TARGET_OBJECTS:${target}>"
+    DEPENDS ${target} "$<TARGET_OBJECTS:${target}>" COMMENT "Assembling ${target}" VERBATIM COMMAND_EXPAND_LISTS)
+  add_custom_target(${target}_assembled ALL DEPENDS "${assembled}")
 endfunction()
 
 # What the calling directory compiles is for these.

@@ -26,7 +26,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   if(FILES)
     set(script "")
     string(REGEX MATCHALL "\\[#[^]]+\\]" files "${names}")
-    list(SORT files)
+    list(SORT files ORDER DESCENDING)  # those of several ranks, which take longest, begin
     list(LENGTH files count)
     while(files)
       set(chosen "")

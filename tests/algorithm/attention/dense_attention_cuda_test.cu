@@ -329,6 +329,8 @@ TEST_CASE("dense attention says why its fast programs do not take a call", "[cud
   if (cuda::is_compiled_for<900>) {  // else that is the reason, whatever else there is
     CHECK_THAT(explained(hopper, shifts), contains("TMA cannot load keys of these strides"));
     CHECK_THAT(explained(hopper, spreads), contains("the stride of results along head_dim is 80 but must be 1"));
+    CHECK_THAT(explained<float>(hopper, unchanged), contains("dense_by_warps (cp.async, mma.sync)"));
+    CHECK_THAT(explained<float>(hopper, unchanged, {}, 64), contains("dense_tiles (cp.async, mma.sync)"));
   }
   if constexpr (cuda::is_compiled_for<800>) {
     for (cuda_device_description const& device :

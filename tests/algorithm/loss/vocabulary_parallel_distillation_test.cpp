@@ -172,12 +172,12 @@ TEMPLATE_TEST_CASE("distillation on ranks is its formula, in extents around its 
 
 TEMPLATE_TEST_CASE("distillation on ranks takes every option", "[host][threads]", forward_kl, reverse_kl,
                    jensen_shannon) {
-  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
-    auto const p = problem_with_all<float>({70, 501, 24, 40}, reduction);
-    check_distilling<TestType, float>(2, cpu{.threads = 1}, p, 2e-5);
-    check_distilling<TestType, float>(3, testing::adversary{.seed = 5}, p, 2e-5);
-    check_distilling<TestType, float>(8, cpu{.threads = 1}, p, 2e-5);
-  }
+  distillation_shape const shape{70, 501, 24, 40};
+  cpu const exec{.threads = 1};
+  check_distilling<TestType, float>(2, exec, problem_with_all<float>(shape, loss_reduction::none), 2e-5);
+  auto const by_sum = problem_with_all<float>(shape, loss_reduction::sum);
+  check_distilling<TestType, float>(3, testing::adversary{.seed = 5}, by_sum, 2e-5);
+  check_distilling<TestType, float>(8, exec, problem_with_all<float>(shape, loss_reduction::mean), 2e-5);
   check_distilling<TestType, bfloat16>(3, cpu{.threads = 1},
                                        problem_with_all<bfloat16>({70, 501, 24, 40}, loss_reduction::mean), 6e-3);
 }

@@ -215,7 +215,8 @@ struct dense_by_warps_model : dense_calls_without_wgmma {
   }
 };
 
-/// dense_tiles, the portable program, where its blocks of 64 queries are faster: for few queries.
+/// dense_tiles, the portable program, where its blocks of 64 queries are faster: for few queries, also of calls that
+/// dense_forward leaves to sm_80's programs (results in fp32).
 struct dense_tiles_model : dense_calls_without_wgmma {
   static constexpr char const* name = "dense_tiles (cp.async, mma.sync)";
 
@@ -226,8 +227,6 @@ struct dense_tiles_model : dense_calls_without_wgmma {
   template <class Architectures, class Call>
   static refusal refuses(basic_cuda<Architectures> const& exec, Call const& call) {
     return first_of(refuses_operands(call),
-                    unless(!exec.template has<specific_program>(),
-                           "the device runs code for sm_90a, which has programs with wgmma"),
                     unless(has_few_queries(exec, call), "there are many queries, or their keys are split"));
   }
   template <class Architectures, class Call>
