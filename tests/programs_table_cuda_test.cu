@@ -249,9 +249,9 @@ std::string table_of_readme() {
       {"ShadowKV, a step", "portable", [](described_device const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`linear`", "AVX2", [](described_device const& e) { return multiply<bfloat16, bfloat16>(e); }},
   };
-  std::string text =
-      line_of({"", "CPU (x86-64; elsewhere plain loops)", "sm_80", "sm_86", "sm_89, sm_120", "sm_90a", "sm_100"}) +
-      "|---|---|---|---|---|---|---|\n";
+  std::string text = line_of({"algorithm", "CPU (x86-64; elsewhere plain loops)", "sm_80", "sm_86", "sm_89, sm_120",
+                              "sm_90a", "sm_100"}) +
+                     "|---|---|---|---|---|---|---|\n";
   for (auto const& each : algorithms) {
     std::vector<std::string> cells = cells_of(each.of, true);
     cells.insert(cells.begin(), {each.what, each.on_cpu});
