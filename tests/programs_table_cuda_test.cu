@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tables of what runs, docs/exchanges.md's and that of docs/architectures.md, made by explain() for devices that
-// need not be there. To write them anew run this test with the environment variable TESSERA_WRITE_TABLES set.
+// The tables of what runs, those of README.md, docs/exchanges.md and docs/architectures.md, made by explain() for
+// devices that need not be there. To write them anew run this test with the environment variable TESSERA_WRITE_TABLES
+// set.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -10,30 +11,19 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/algorithm/attention/decode_attention.hpp>
-#include <tessera/algorithm/attention/dense_attention.hpp>
 #include <tessera/algorithm/attention/float8_attention.hpp>
-#include <tessera/algorithm/gemm/linear.hpp>
-#include <tessera/cut_cross_entropy.hpp>
-#include <tessera/exec/explain.hpp>
 #include <tessera/map/dense_bias.hpp>
 #include <tessera/map/listed_tiles.hpp>
 #include <tessera/merge/average.hpp>
-#include <tessera/minicache.hpp>
-#include <tessera/neuzip.hpp>
-#include <tessera/quantize/symmetric.hpp>
-#include <tessera/quantize/two_to_a_byte.hpp>
-#include <tessera/sage_attention2.hpp>
 #include <tessera/select/quest.hpp>
-#include <tessera/shadow_kv.hpp>
-#include <tessera/tile/source/coded_weights.hpp>
-#include <tessera/tile/source/dequantized.hpp>
-#include <tessera/tile/source/scaled_codes.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_calls.cuh"
+#include "support/message_of.hpp"
 #include "support/score_functions.hpp"
 
 using namespace tessera;
+using namespace tessera_test;
 
 namespace tessera_test {
 
@@ -55,172 +45,6 @@ namespace {
 using careful_attention = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>>, block_mean>,
                                     smoothed<float8_quantizer<float8_e4m3>>>;
 using loss_with_entropies = linear_loss<loss_gemm_tile<bfloat16>, loss_statistics, gradient_filter<12>>;
-
-/// Devices as a source sees them that is compiled for all of these, whatever this one is compiled for.
-using every_cuda = basic_cuda<arch_list<800, 860, 890, 900, 1000, 1200>>;
-using described_device = decltype(every_cuda::described({}));
-
-/// An address that nothing reads or writes: at a multiple of 4096 bytes.
-template <class T>
-T* nowhere() {
-  return reinterpret_cast<T*>(std::uintptr_t{1} << 30);
-}
-template <class T>
-head_view<T> heads(std::int64_t count, std::int64_t tokens, std::int64_t stride = 0) {
-  std::int64_t const row = stride == 0 ? 128 : stride;
-  return {nowhere<T>(), {1, count, tokens, 128}, {count * tokens * row, tokens * row, row, 1}};
-}
-template <class T>
-matrix_view<T> matrix(std::int64_t rows, std::int64_t columns) {
-  return {nowhere<T>(), {rows, columns}};
-}
-workspace room(workspace_plan const& plan) {
-  return workspace(plan, array_view<std::byte>(nowhere<std::byte>(), plan.bytes()));
-}
-
-/// Biases of 16K queries and keys, which heads share.
-dense_bias<bfloat16> some_biases() {
-  return {{nowhere<bfloat16 const>(), {1, 32, 16384, 16384}, {0, 0, std::int64_t{16384}, 1}}};
-}
-/// Lists of half of the tiles.
-attention_block_list some_tiles() {
-  return {{nowhere<std::int32_t const>(), {1, 32, 256}}, {nowhere<std::int32_t const>(), {1, 32, 256, 64}}};
-}
-
-template <class Attention, class Functions = attention_functions<>>
-explanation attend(described_device const& exec, std::int64_t queries, attention_options const& options = {},
-                   Functions const& functions = {}, attention_block_list const& list = {}) {
-  return explain(exec, [&](auto const& dry) {
-    attention_shape const shape{1, 32, 8, queries, 16384, 128};
-    auto const plan = Attention::plan_forward(dry, shape);
-    attention_inputs<bfloat16> in{heads<bfloat16 const>(32, queries), heads<bfloat16 const>(8, 16384),
-                                  heads<bfloat16 const>(8, 16384)};
-    in.block_list = list;
-    Attention::forward(dry, in, options, attention_outputs<bfloat16>{heads<bfloat16>(32, queries)}, room(plan),
-                       functions);
-  });
-}
-
-template <class Loss, class T, class Gradient = T>
-explanation train(described_device const& exec, linear_loss_options const& options = {}) {
-  return explain(exec, [&](auto const& dry) {
-    linear_loss_shape const shape{8192, 128256, 4096};
-    auto const plan = Loss::template plan_backward<Gradient>(dry, shape, options);
-    linear_loss_inputs<T, std::int64_t> const in{matrix<T const>(shape.tokens, shape.channels),
-                                                 matrix<T const>(shape.vocabulary, shape.channels),
-                                                 {nowhere<std::int64_t const>(), shape.tokens}};
-    Loss::forward(dry, in, options, {.loss = {nowhere<float>(), 1}}, room(plan));
-    linear_loss_gradients<Gradient> const out{matrix<Gradient>(shape.tokens, shape.channels),
-                                              matrix<Gradient>(shape.vocabulary, shape.channels)};
-    Loss::backward(dry, in, options, {}, out, room(plan));
-  });
-}
-
-template <class Operand, class Output>
-explanation multiply(described_device const& exec, std::int64_t depth = 4096) {
-  return explain(exec, [&](auto const& dry) {
-    using value_type = typename linear<Operand>::value_type;
-    linear<Operand>::forward(dry, matrix<value_type const>(4096, depth), matrix<value_type const>(4096, depth),
-                             matrix<Output>(4096, 4096));
-  });
-}
-
-/// A layer whose weights are codes of 8 bits, with a workspace of at most `budget` bytes.
-explanation multiply_by_codes(described_device const& exec, std::int64_t tokens, std::int64_t budget = 0) {
-  return explain(exec, [=](auto const& dry) {
-    dequantized<symmetric_quantizer<8, 64>, bfloat16> const weights{
-        {}, matrix<std::int8_t const>(4096, 4096), matrix<symmetric_params const>(4096, 64)};
-    linear_options const options{.workspace_budget = budget};
-    auto const plan = linear<bfloat16>::plan_forward(dry, tokens, weights, options);
-    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096),
-                              room(plan), options);
-  });
-}
-
-/// A layer whose weights are exact codes of 4 bits with scales of groups.
-explanation multiply_by_scaled(described_device const& exec, std::int64_t tokens) {
-  return explain(exec, [tokens](auto const& dry) {
-    using codes = two_to_a_byte<symmetric_quantizer<4, 128>>;
-    scaled_codes<codes, bfloat16> const weights{
-        {}, matrix<stored_code<codes> const>(4096, 2048), matrix<symmetric_params const>(4096, 32)};
-    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
-  });
-}
-
-/// A layer whose weights are in a stream of codes of a fixed length.
-explanation multiply_decoded(described_device const& exec, std::int64_t tokens) {
-  return explain(exec, [tokens](auto const& dry) {
-    coded_weights weights{};
-    weights.row_count = weights.column_count = 4096;
-    linear<bfloat16>::forward(dry, matrix<bfloat16 const>(tokens, 4096), weights, matrix<bfloat16>(tokens, 4096));
-  });
-}
-
-explanation decode_dense(described_device const& exec) {
-  return explain(exec, decode_attention_call<bfloat16, bfloat16>{
-                           {1, 32, 8, 1, 16384, 128},
-                           {heads<bfloat16 const>(8, 16384), heads<bfloat16 const>(8, 16384), {}, {}},
-                           heads<bfloat16 const>(32, 1),
-                           0.1F,
-                           true,
-                           {heads<bfloat16>(32, 1)}});
-}
-
-/// The parts of a step of an offloaded cache that have several programs.
-template <class Selector>
-explanation step(described_device const& exec) {
-  using method = offloaded_cache<low_rank<160>, Selector, keep_outliers<48>>;
-  return explain(exec, [&](auto const& dry) {
-    auto const plan = method::template plan<bfloat16>(dry, {32, 8, 128, {131072}});
-    auto const memory = [](workspace_plan const& of) {
-      return array_view<std::byte>(nowhere<std::byte>(), of.bytes());
-    };
-    auto const cache = method::open(dry, plan, memory(plan.device), memory(plan.host), {});
-    using element = typename chunk_landmarks<Selector>::element_type;
-    auto const one = plan.step_of(room(plan.step), 1, {});
-    run(dry, score_chunks<bfloat16, Selector>{plan.extents, cache.memory, one, cache.selector, 0.1F});
-    run(dry, select_chunks<bfloat16, Selector>{plan.extents, cache.memory, one, cache.selector});
-    run(dry, fetch_values<bfloat16, element, exact_values>{plan.extents, cache.memory, one, true});
-    run(dry, rebuild_keys<bfloat16, element>{plan.extents, cache.memory, one, cache.rotary});
-    run(dry, attend_chunks<bfloat16, element>{plan.extents, cache.memory, one, 0.1F, 1, 1});
-  });
-}
-
-/// Appending a page's tokens to a cache whose layers are kept in pairs, and attending to it.
-template <class M, class Codec>
-explanation cache_step(described_device const& exec) {
-  return explain(exec, [&](auto const& dry) {
-    cache_memory<bfloat16> memory{};
-    memory.format = {128, Codec::key_bits, Codec::value_bits, 128 / Codec::value_group, 2};
-    memory.heads = 8;
-    memory.pages = nowhere<std::byte>();
-    memory.tail = nowhere<bfloat16>();
-    cache_append_call<M, bfloat16, Codec> append{};
-    append.source.memory = memory;
-    append.marks = {nowhere<page_mark>(), {1, 1, 8}};
-    run(dry, append);
-    cached_attention_call<bfloat16, bfloat16, Codec> attend{};
-    attend.shape = {1, 32, 8, 1, 16384, 128};
-    attend.memory = memory;
-    attend.sequences.blocks = {nowhere<std::int32_t const>(), {1, 256}};
-    attend.queries = heads<bfloat16 const>(32, 1);
-    run(dry, attend);
-  });
-}
-
-/// Encoding and decoding a tensor.
-template <class Codec>
-explanation code_weights(described_device const& exec) {
-  return explain(exec, [&](auto const& dry) {
-    using value_type = typename Codec::value_type;
-    weight_encoding<value_type, typename Codec::table_coder_type> const encoding{};
-    weight_decoding<value_type, typename Codec::table_coder_type> const decoding{};
-    run(dry, encode_weights_call<typename Codec::mantissa_type, value_type, typename Codec::table_coder_type>{
-                 {&encoding, 1}});
-    run(dry, decode_weights_call<typename Codec::mantissa_type, value_type, typename Codec::table_coder_type>{
-                 {&decoding, 1}});
-  });
-}
 
 struct row {
   std::string what;
@@ -295,6 +119,12 @@ std::vector<row> rows() {
        [](described_device const& e) { return multiply_decoded(e, 4096); }},
       {"`linear<bfloat16>`, 16 rows, weights of a `coded_matrix`",
        [](described_device const& e) { return multiply_decoded(e, 16); }},
+      {"`linear<std::int8_t>`", [](described_device const& e) { return multiply<std::int8_t, std::int32_t>(e); }},
+      {"`linear<float8_e4m3>`", [](described_device const& e) { return multiply<float8_e4m3, bfloat16>(e); }},
+      {"`scaled_linear`, 8-bit integers",
+       [](described_device const& e) { return multiply_scaled<symmetric_quantizer<8, 128>>(e); }},
+      {"`scaled_linear`, e4m3",
+       [](described_device const& e) { return multiply_scaled<scaled_float_quantizer<float8_e4m3, 128>>(e); }},
       {"`decode_attention_call` (keys in bf16)", [](described_device const& e) { return decode_dense(e); }},
       {"`shadow_kv`", [](described_device const& e) { return step<coded_landmark_selector<8>>(e); }},
       {"`minicache`",
@@ -328,41 +158,107 @@ std::string reason(explanation const& of) {
   return "";
 }
 
+/// A GPU of an architecture, with as much shared memory for a thread block as the architecture has.
+described_device gpu(int architecture, int multiprocessors) {
+  return every_cuda::described({.architecture = architecture, .multiprocessors = multiprocessors});
+}
+/// The GPUs of columns: an A100, an RTX A6000, an L4's larger sister, an H200, a B200 and an RTX 5090.
+described_device ampere() {
+  return gpu(800, 108);
+}
+described_device geforce() {
+  return gpu(860, 84);
+}
+described_device ada() {
+  return gpu(890, 128);
+}
+described_device hopper() {
+  return gpu(900, 132);
+}
+described_device server_blackwell() {
+  return gpu(1000, 148);
+}
+described_device blackwell() {
+  return gpu(1200, 170);
+}
+
+/// A line of a table.
+std::string line_of(std::vector<std::string> const& cells) {
+  std::string text = "|";
+  for (std::string const& cell : cells) {
+    text += " " + cell + " |";
+  }
+  return text + "\n";
+}
+/// The programs on devices, by sm_80's where they are the same.
+std::vector<std::string> cells_of(explanation (*of)(described_device const&), bool has_hopper) {
+  std::string const first = programs(of(ampere()));
+  auto const as_first = [&](std::string const& text) { return text == first ? "as sm_80" : text; };
+  std::string const on_ada = as_first(programs(of(ada())));
+  CHECK(on_ada == as_first(programs(of(blackwell()))));
+  std::vector<std::string> cells{first, as_first(programs(of(geforce()))), on_ada};
+  if (has_hopper) {
+    cells.push_back(as_first(programs(of(hopper()))));
+  }
+  cells.push_back(as_first(programs(of(server_blackwell()))));
+  return cells;
+}
+
 std::string table() {
-  described_device const hopper = every_cuda::described({.architecture = 900, .multiprocessors = 132});
-  described_device const ampere =
-      every_cuda::described({.architecture = 800, .multiprocessors = 108, .shared_bytes = 163 * 1024});
   std::string text = "| what runs | on sm_90a | why not a faster one | on sm_80 |\n|---|---|---|---|\n";
   for (row const& each : rows()) {
-    explanation const found = each.of(hopper);
-    text +=
-        "| " + each.what + " | " + programs(found) + " | " + reason(found) + " | " + programs(each.of(ampere)) + " |\n";
+    explanation const found = each.of(hopper());
+    text += line_of({each.what, programs(found), reason(found), programs(each.of(ampere()))});
   }
   return text;
 }
 
-/// The programs of sm_80, and what they are where a thread block has 99 KiB of shared memory: on sm_86, and on sm_89
-/// and sm_120, whose tensor cores multiply 8-bit floats.
+/// The programs of GPUs without wgmma. A thread block has 99 KiB of shared memory on sm_86, and on sm_89 and sm_120,
+/// whose tensor cores multiply 8-bit floats.
 std::string table_without_wgmma() {
-  auto const of = [](int architecture, int multiprocessors, int kibibytes) {
-    return every_cuda::described(
-        {.architecture = architecture, .multiprocessors = multiprocessors, .shared_bytes = kibibytes * 1024});
-  };
-  described_device const ampere = of(800, 108, 163), geforce = of(860, 84, 99);
-  described_device const ada = of(890, 128, 99), blackwell = of(1200, 170, 99);
-  std::string text = "| what runs | on sm_80 | on sm_86 | on sm_89 and sm_120 |\n|---|---|---|---|\n";
+  std::string text = "| what runs | on sm_80 | on sm_86 | on sm_89 and sm_120 | on sm_100 |\n|---|---|---|---|---|\n";
   for (row const& each : rows()) {
-    std::string const on_ada = programs(each.of(ada));
-    CHECK(on_ada == programs(each.of(blackwell)));
     std::string what = each.what;  // names that only docs/exchanges.md has are no code there
     what.erase(std::remove(what.begin(), what.end(), '`'), what.end());
     if (std::size_t const at = what.find("(above)"); at != std::string::npos) {
       what.replace(at, 7, "(in exchanges.md)");
     }
-    text +=
-        "| " + what + " | " + programs(each.of(ampere)) + " | " + programs(each.of(geforce)) + " | " + on_ada + " |\n";
+    std::vector<std::string> cells = cells_of(each.of, false);
+    cells.insert(cells.begin(), what);
+    text += line_of(cells);
   }
   return text;
+}
+
+/// The table of the README: the papers' algorithms, and where their programs were measured. explain() does not name
+/// what CPUs have, whose programs choose instructions inside.
+std::string table_of_readme() {
+  struct {
+    char const* what;
+    char const* on_cpu;
+    explanation (*of)(described_device const&);
+  } const algorithms[]{
+      {"NeuZip", "AVX-512, AVX2", [](described_device const& e) { return code_weights<neuzip>(e); }},
+      {"Cut Cross-Entropy, both passes", "AVX2",
+       [](described_device const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
+      {"SageAttention2", "AVX2", [](described_device const& e) { return attend<sage_attention2>(e, 16384); }},
+      {"SageAttention2, one query", "AVX2", [](described_device const& e) { return attend<sage_attention2>(e, 1); }},
+      {"`dense_attention`", "AVX2", [](described_device const& e) { return attend<dense_attention>(e, 16384); }},
+      {"MiniCache", "portable",
+       [](described_device const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
+      {"ShadowKV, a step", "portable", [](described_device const& e) { return step<coded_landmark_selector<8>>(e); }},
+      {"`linear`", "AVX2", [](described_device const& e) { return multiply<bfloat16, bfloat16>(e); }},
+  };
+  std::string text = line_of({"algorithm", "CPU (x86-64; elsewhere plain loops)", "sm_80", "sm_86", "sm_89, sm_120",
+                              "sm_90a", "sm_100"}) +
+                     "|---|---|---|---|---|---|---|\n";
+  for (auto const& each : algorithms) {
+    std::vector<std::string> cells = cells_of(each.of, true);
+    cells.insert(cells.begin(), {each.what, each.on_cpu});
+    text += line_of(cells);
+  }
+  return text + line_of({"measured", "on a Xeon", "sm_80's code, on an H200", "only compiled",
+                         "sm_89's code, on an H200; sm_120 only compiled", "on an H200", "only compiled"});
 }
 
 /// Checks that a page has a table between two marks, or writes it there.
@@ -386,8 +282,60 @@ void check_page(std::string const& page, std::string const& found) {
 }  // namespace
 
 TEST_CASE("the tables of programs say what explain() says, without a device", "[cuda]") {
+  check_page("README.md", table_of_readme());
   check_page("docs/exchanges.md", table());
   check_page("docs/architectures.md", table_without_wgmma());
+}
+
+namespace {
+
+/// What the kernels that a device takes for weights of a type lack there.
+template <class T, class Mantissa, class Exec>
+std::vector<std::string> lacks_for_weights(Exec const& exec) {
+  std::vector<std::string> found;
+  tessera::detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
+    using kernel = encode_weights_on_warps<T, decltype(policy)::value, Mantissa>;
+    found.push_back(exec.template lacks<kernel>().text());
+  });
+  tessera::detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
+    using kernel = decode_weights_on_warps<T, decltype(policy)::value, keep_mantissa<Mantissa::kept_bits>>;
+    found.push_back(exec.template lacks<kernel>().text());
+  });
+  return found;
+}
+template <class T>
+using whole_mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
+
+}  // namespace
+
+TEST_CASE("kernels for weights fit into the shared memory of every GPU", "[cuda]") {
+  std::vector<std::string> const nothing{"", ""};
+  for (described_device const& exec : {ampere(), geforce(), ada(), hopper(), server_blackwell(), blackwell()}) {
+    CAPTURE(exec.state->architecture());
+    CHECK(lacks_for_weights<bfloat16, whole_mantissa<bfloat16>>(exec) == nothing);
+    CHECK(lacks_for_weights<bfloat16, keep_mantissa<3>>(exec) == nothing);
+    CHECK(lacks_for_weights<float, whole_mantissa<float>>(exec) == nothing);
+    CHECK(lacks_for_weights<float8_e4m3, whole_mantissa<float8_e4m3>>(exec) == nothing);
+    CHECK(code_weights<neuzip>(exec).is_fast());
+  }
+}
+
+TEST_CASE("weights are coded portably, and have memory for it, where a device has no kernel or no room for it",
+          "[cuda]") {
+  auto const spec = neuzip::spec(100'000);
+  auto const check_portable = [&](auto const& exec, std::string const& why) {
+    explanation const found = code_weights<neuzip>(exec);
+    REQUIRE(found.choices.size() == 2);
+    for (program_choice const& choice : found.choices) {
+      REQUIRE(choice.is_slower());
+      CHECK_THAT(choice.refused.back().why.text(), contains(why));
+    }
+    std::int64_t const slots = spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
+    CHECK(neuzip::plan_encode(exec, spec).bytes() >= slots);
+  };
+  check_portable(every_cuda::described({.architecture = 900, .shared_bytes = 99 * 1024}), "shared memory");
+  check_portable(basic_cuda<arch_list<800, 900>>::described({.architecture = 1200}), "the device's architecture");
+  CHECK(neuzip::plan_encode(blackwell(), spec).bytes() == neuzip::plan_encode(ampere(), spec).bytes());
 }
 
 TEST_CASE("codes two to a byte have memory for bytes where no tensor cores multiply pairs", "[cuda]") {

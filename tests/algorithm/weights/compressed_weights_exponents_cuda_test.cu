@@ -160,8 +160,9 @@ TEST_CASE("broken streams of whole exponents are treated alike by device and hos
 
 TEST_CASE("lossless pairs of codes are stored as they are coded, whole exponents afterwards", "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  cuda const exec;
   weight_stream_spec const spec = neuzip::spec(100'000);
-  CHECK(pair_needs::slots(spec) == 0);
-  CHECK(pair_needs::tile_sums(spec) > 0);
-  CHECK(wide_needs::slots(whole<bfloat16, 7>::spec(100'000)) > 0);
+  CHECK(pair_needs::slots(exec, spec) == 0);
+  CHECK(pair_needs::tile_sums(exec, spec) > 0);
+  CHECK(wide_needs::slots(exec, whole<bfloat16, 7>::spec(100'000)) > 0);
 }

@@ -26,19 +26,46 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Calls use(policy) with the policy that a tuning has for the device at hand, as a compile-time constant. Only
-/// policies for compiled architectures are instantiated.
+/// The policy of a tuning for an architecture, as a type.
+template <Tuning Chosen, int Architecture>
+using policy_constant = std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(Architecture)>;
+
+/// Whether code for a list of architectures may have the programs of a policy.
+template <class Policy, class Architectures>
+inline constexpr bool may_have_policy = may_have_architecture(Architectures{}, Policy::value.from,
+                                                              Policy::value.before);
+
+/// Gives what use(policy) gives for the policy that a tuning has for the code that the device takes, which may be older
+/// than the device: an sm_120 takes that for sm_80 where the source was compiled for sm_80 and sm_90a. Only policies
+/// for compiled architectures are instantiated. Where there is no code for the device, it is any of these.
 template <Tuning Chosen, class Architectures, class Use>
-void with_policy(basic_cuda<Architectures> const& exec, Use&& use) {
-  constexpr bool has_new = may_have_architecture(Architectures{}, 900, 10000);
-  constexpr bool has_old = may_have_architecture(Architectures{}, 0, 900);
-  if constexpr (has_new) {
-    if (exec.state->architecture() >= 900 || !has_old) {
-      return use(std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(900)>{});
+auto with_policy(basic_cuda<Architectures> const& exec, Use const& use) {
+  using first = policy_constant<Chosen, 800>;
+  using second = policy_constant<Chosen, 900>;
+  using third = policy_constant<Chosen, 1200>;
+  constexpr bool has_first = may_have_policy<first, Architectures>;
+  constexpr bool has_second = may_have_policy<second, Architectures>;
+  constexpr bool has_third = may_have_policy<third, Architectures>;
+  int code = 0;
+  if constexpr (has_first + has_second + has_third > 1) {
+    code = number_of(exec.template architecture_of_code<specific_program>());
+  }
+  if constexpr (has_third) {
+    if constexpr (!has_first && !has_second) {
+      return use(third{});
+    } else if (code >= third::value.from) {
+      return use(third{});
     }
   }
-  if constexpr (has_old) {
-    use(std::integral_constant<typename Chosen::policy_type, policy_of<Chosen>(800)>{});
+  if constexpr (has_second) {
+    if constexpr (!has_first) {
+      return use(second{});
+    } else if (code >= second::value.from) {
+      return use(second{});
+    }
+  }
+  if constexpr (has_first) {
+    return use(first{});
   }
 }
 
@@ -52,6 +79,24 @@ std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_p
 /// The number of tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.
 inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_policy policy) {
   return divide_up(spec.block_count(), std::int64_t{policy.threads / 32});
+}
+
+/// The program that decodes streams in which so many bits of mantissas are kept, rounded in any way.
+template <class Mantissa, class T, class Policy>
+using decoding_on_warps = decode_weights_on_warps<T, Policy::value, keep_mantissa<Mantissa::kept_bits>>;
+
+/// Why the device does not run the kernel that encodes weights, or none. (The others take at most 32 KiB.)
+template <class T, class Mantissa, class Architectures>
+refusal lacks_encoding(basic_cuda<Architectures> const& exec) {
+  return with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
+    return exec.template lacks<encode_weights_on_warps<T, decltype(policy)::value, Mantissa>>();
+  });
+}
+/// Why the device does not run the kernel that decodes weights, or none.
+template <class T, class Mantissa, class Architectures>
+refusal lacks_decoding(basic_cuda<Architectures> const& exec) {
+  return with_policy<neuzip_decode_tuning>(
+      exec, [&](auto policy) { return exec.template lacks<decoding_on_warps<Mantissa, T, decltype(policy)>>(); });
 }
 
 /// Encodes up to 32 tensors: normalizers, histograms, codebooks, blocks.
@@ -93,11 +138,11 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   }
 }
 
-/// Decodes up to 32 streams in one launch. Mantissa: how many bits of mantissas are kept, rounded in any way.
+/// Decodes up to 32 streams in one launch.
 template <class Mantissa, class T, class Architectures, class Policy>
 void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list, Policy) {
   constexpr neuzip_decode_policy policy = Policy::value;
-  using program_type = decode_weights_on_warps<T, policy, keep_mantissa<Mantissa::kept_bits>>;
+  using program_type = decoding_on_warps<Mantissa, T, Policy>;
   program_type program{};
   for (std::int64_t i = 0; i < list.size(); ++i) {
     program.task[i] = program_type::task_type::of(list[i], program.blocks);
@@ -123,16 +168,25 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 
 }  // namespace detail
 
-/// The workspace in which CUDA devices compute the positions of blocks while they encode: a word for each tile.
+/// The workspace in which CUDA devices compute the positions of blocks while they encode: a word for each tile; where
+/// the device does not run the kernels, that of the portable programs.
 template <class Architectures, class T, class Mantissa>
 struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
+  /// The executor.
+  using executor = basic_cuda<Architectures>;
+
   /// Words for the tiles' running sum, and one to count tiles.
-  static std::int64_t tile_sums(weight_stream_spec const& spec) {
+  static std::int64_t tile_sums(executor const& exec, weight_stream_spec const& spec) {
     // The policy with the smallest tiles needs the most words.
-    return 1 + detail::tiles_of(spec, policy_of<neuzip_encode_tuning>(800));
+    return is_fast(exec) ? 1 + detail::tiles_of(spec, policy_of<neuzip_encode_tuning>(800)) : 0;
   }
   /// No bytes: blocks are written where they stay.
-  static std::int64_t slots(weight_stream_spec const&) { return 0; }
+  static std::int64_t slots(executor const& exec, weight_stream_spec const& spec) {
+    return is_fast(exec) ? 0 : spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
+  }
+
+ private:
+  static bool is_fast(executor const& exec) { return !detail::lacks_encoding<T, Mantissa>(exec); }
 };
 
 namespace detail {
@@ -143,10 +197,6 @@ struct exponent_pairs_model {
   static constexpr refusal refuses_types() {
     return unless(codes_exponent_pairs<typename Call::coder_type>, "the coder codes whole exponents");
   }
-  template <class Architectures, class Call>
-  static refusal refuses(basic_cuda<Architectures> const&, Call const&) {
-    return {};
-  }
 };
 
 }  // namespace detail
@@ -155,6 +205,10 @@ struct exponent_pairs_model {
 struct encode_weights_model : detail::exponent_pairs_model {
   static constexpr char const* name = "encode_weights_on_warps";
 
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const&) {
+    return detail::lacks_encoding<typename Call::value_type, typename Call::mantissa_type>(exec);
+  }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using value_type = typename Call::value_type;
@@ -171,6 +225,10 @@ struct encode_weights_model : detail::exponent_pairs_model {
 struct decode_weights_model : detail::exponent_pairs_model {
   static constexpr char const* name = "decode_weights_on_warps";
 
+  template <class Architectures, class Call>
+  static refusal refuses(basic_cuda<Architectures> const& exec, Call const&) {
+    return detail::lacks_decoding<typename Call::value_type, typename Call::mantissa_type>(exec);
+  }
   template <class Architectures, class Call>
   static void run(basic_cuda<Architectures> const& exec, Call const& call) {
     using value_type = typename Call::value_type;

@@ -86,9 +86,9 @@ void with_steps_of(Exec const& exec, Use&& use) {
 template <Executor Exec, class T, class Mantissa, class Coder = pair_coder>
 struct placement_needs {
   /// 64-bit words for a running sum over tiles.
-  static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
+  static std::int64_t tile_sums(Exec const&, weight_stream_spec const&) { return 0; }
   /// Bytes that hold all blocks before they are moved together.
-  static std::int64_t slots(weight_stream_spec const& spec) {
+  static std::int64_t slots(Exec const&, weight_stream_spec const& spec) {
     return spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
   }
 };
@@ -234,8 +234,8 @@ struct compressed_weights {
 
   /// The workspace of encode() for many tensors.
   template <Executor Exec>
-  static workspace_plan plan_encode(Exec const&, array_view<source const> sources) {
-    return encode_regions<Exec>(sources).plan;
+  static workspace_plan plan_encode(Exec const& exec, array_view<source const> sources) {
+    return encode_regions(exec, sources).plan;
   }
   /// The workspace of encode() for one tensor.
   template <Executor Exec>
@@ -259,7 +259,7 @@ struct compressed_weights {
   /// that does not fit into the memory given for it; the weights are only read, so that nothing is lost.
   template <Executor Exec>
   static void encode(Exec const& exec, array_view<source const> sources, workspace const& space) {
-    auto const regions = encode_regions<Exec>(sources);
+    auto const regions = encode_regions(exec, sources);
     space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
     check_reach(exec, "compressed_weights.encode", "bytes of the workspace", space);
     std::vector<encoding_type> coded;
@@ -274,7 +274,7 @@ struct compressed_weights {
       encoding.tile_sums = encoding.counts + histogram_counts;
       encoding.table = space[regions.tables].data + i;
       encoding.slots = space[regions.slots].data;
-      counters += counters_of<Exec>(encoding.spec);
+      counters += counters_of(exec, encoding.spec);
       coded.push_back(encoding);
     }
     if (!coded.empty()) {
@@ -386,8 +386,8 @@ struct compressed_weights {
   }
 
   template <Executor Exec>
-  static std::int64_t counters_of(weight_stream_spec const& spec) {
-    return spec.coder == weight_coder::stored ? 0 : histogram_counts + placement<Exec>::tile_sums(spec);
+  static std::int64_t counters_of(Exec const& exec, weight_stream_spec const& spec) {
+    return spec.coder == weight_coder::stored ? 0 : histogram_counts + placement<Exec>::tile_sums(exec, spec);
   }
 
   struct encode_workspace {
@@ -397,16 +397,16 @@ struct compressed_weights {
     region<std::uint8_t> slots;
   };
   template <Executor Exec>
-  static encode_workspace encode_regions(array_view<source const> sources) {
+  static encode_workspace encode_regions(Exec const& exec, array_view<source const> sources) {
     encode_workspace regions;
     std::int64_t counters = 0;
     std::int64_t slots = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
       check_spec("compressed_weights.encode", spec);
-      counters = checked_add("compressed_weights.encode", counters, counters_of<Exec>(spec));
+      counters = checked_add("compressed_weights.encode", counters, counters_of(exec, spec));
       // Where slots are needed, tensors are coded one after the other and share them.
-      slots = max(slots, placement<Exec>::slots(spec));
+      slots = max(slots, placement<Exec>::slots(exec, spec));
     }
     regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);
     regions.tables =

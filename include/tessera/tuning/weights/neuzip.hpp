@@ -33,8 +33,10 @@ struct neuzip_decode_tuning {
   using policy_type = neuzip_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
     // 2336 words hold nearly every block that the coder makes and leave 92 KiB of L1 on sm_90. Multiprocessors before
-    // sm_90 have 100 or 164 KiB of shared memory.
-    return architecture >= 900 ? policy_type{1024, 1, 2336, 900, 10000} : policy_type{384, 1, 2336, 0, 900};
+    // sm_90 have 100 or 164 KiB of shared memory, those of sm_120 have 100: what sm_80 has, compiled and not measured.
+    return architecture >= 1200  ? policy_type{384, 1, 2336, 1200, 10000}
+           : architecture >= 900 ? policy_type{1024, 1, 2336, 900, 1200}
+                                 : policy_type{384, 1, 2336, 0, 900};
   }
 };
 
@@ -58,11 +60,14 @@ struct neuzip_encode_policy {
 ///
 /// The code for sm_80 on the same H200: {384, 2} 1355, and 1219 with an exact zero among a hundred weights. Before the
 /// code of zeros was made like others: {384, 1} 1181, {384, 2} 1387, {480, 2} 1387; with zeros {384, 2} 786, {480, 2}
-/// 792. A thread block of 384 threads takes 79 KiB: sm_80 has two of them on a multiprocessor, sm_86 and sm_89 one.
+/// 792. A thread block of 384 threads takes 79 KiB: sm_80 has two of them on a multiprocessor, sm_86, sm_89 and sm_120
+/// one. sm_120 has sm_80's numbers, compiled and not measured; sm_100 has sm_90's, also only compiled.
 struct neuzip_encode_tuning {
   using policy_type = neuzip_encode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
-    return architecture >= 900 ? policy_type{1024, 1, 900, 10000} : policy_type{384, 2, 0, 900};
+    return architecture >= 1200  ? policy_type{384, 2, 1200, 10000}
+           : architecture >= 900 ? policy_type{1024, 1, 900, 1200}
+                                 : policy_type{384, 2, 0, 900};
   }
 };
 
