@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `swizzled_rows<T, Rows, Columns>`: a tile in shared memory without gaps between its rows, for mma.sync: a box for
 /// each 128 bytes of the columns, which lies as a swizzled_tile does (tile/swizzled_tile.hpp). A staged_tile, whose
-/// rows lie 16 bytes further apart than they are long, takes a ninth more for rows of 128 bytes and a seventeenth more
+/// rows lie 16 bytes further apart than they are long, takes an eighth more for rows of 128 bytes and a sixteenth more
 /// for rows of 256. It is filled and multiplied as a staged_tile is, along the depth:
 ///
 ///     swizzled_rows<float16, 64, 128> values;                           // 64 columns of the product, 128 of the depth
@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include <tessera/config.hpp>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/sm_80/swizzled_operands.cuh>
 #include <tessera/tile/staged_tile.hpp>
@@ -34,7 +35,7 @@ struct swizzled_rows {
   alignas(128) T values[Rows * Columns];
 
   /// Columns `column` to `column` + 16 / sizeof(T) - 1 of a row; `column` is a multiple of that number.
-  __device__ __forceinline__ tile_chunk<T>& chunk(int row, int column) {
+  TESSERA_FN tile_chunk<T>& chunk(int row, int column) {
     constexpr auto of_box = static_cast<unsigned>(box_columns);
     constexpr auto of_chunk = static_cast<unsigned>(tile_chunk<T>::size);
     auto const r = static_cast<unsigned>(row);
