@@ -38,9 +38,18 @@ inline constexpr bool is_loaded_staged = requires(typename M::group_type const& 
   M::load_staged_a(group, a, tile.values, Tile::stride);
 };
 
+/// Whether a tile loads operands of M itself, because its rows do not lie at one distance.
+template <class M, class Tile>
+inline constexpr bool is_loaded_by_tile = requires(typename M::group_type const& group, typename M::a_tile& a,
+                                                   Tile const& tile) {
+  tile.template load_a<M>(group, a, 0);
+};
+
 template <class M, class Tile>
 TESSERA_FN void load_a_of(typename M::group_type const& group, typename M::a_tile& to, Tile const& tile, int column) {
-  if constexpr (is_loaded_staged<M, Tile>) {
+  if constexpr (is_loaded_by_tile<M, Tile>) {
+    tile.template load_a<M>(group, to, column);
+  } else if constexpr (is_loaded_staged<M, Tile>) {
     M::load_staged_a(group, to, tile.values + column, Tile::stride);
   } else {
     M::load_a(group, to, tile.values + column, Tile::stride);
@@ -49,7 +58,9 @@ TESSERA_FN void load_a_of(typename M::group_type const& group, typename M::a_til
 template <class M, class Tile>
 TESSERA_FN void load_b_transposed_of(typename M::group_type const& group, typename M::b_tile& to, Tile const& tile,
                                      int column) {
-  if constexpr (is_loaded_staged<M, Tile>) {
+  if constexpr (is_loaded_by_tile<M, Tile>) {
+    tile.template load_b_transposed<M>(group, to, column);
+  } else if constexpr (is_loaded_staged<M, Tile>) {
     M::load_staged_b_transposed(group, to, tile.values + column, Tile::stride);
   } else {
     M::load_b_transposed(group, to, tile.values + column, Tile::stride);

@@ -22,8 +22,10 @@
 #include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/forward_by_warps.cuh>
 #include <tessera/program/attention/split_keys.cuh>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/tuning/attention/byte_products.hpp>
+#include <tessera/tuning/attention/forward_by_warps.hpp>
 
 #include "support/attention_reference.hpp"
 #include "support/attention_runs.hpp"
@@ -37,7 +39,11 @@ namespace tessera_test {
 using namespace tessera;
 
 template <class Attention, int Channels, int Sets, class StoredValue = float8_e4m3>
-using halves = detail::half_products<typename Attention::method, Channels, Sets, StoredValue>;
+using halves = detail::half_products<typename Attention::method, Channels, forward_by_warps_policy{Sets}, StoredValue>;
+/// 128 channels in rows of shared memory that have no gaps.
+template <class Attention>
+using swizzled_halves =
+    detail::half_products<typename Attention::method, 128, forward_by_warps_policy{1, true}, float16>;
 /// Whether a method has scores of mean queries beside codes in bytes.
 template <class Attention>
 inline constexpr bool has_corrections_of_bytes =
@@ -145,6 +151,12 @@ void run_all(attention_problem<T> const& p, Check const& check, warps_run<Bias> 
     check(run_by_warps<Attention, halves<Attention, Channels, 2>>(how.exec, p, how.splits, how.bias), "two sets");
     check(run_by_warps<Attention, halves<Attention, Channels, 2, float16>>(how.exec, p, how.splits, how.bias),
           "two sets, values in fp16");
+    if constexpr (codes_in<typename Attention::method::score_code> == 1) {
+      using swizzled = swizzled_halves<Attention>;
+      if (!how.exec.template lacks<forward_by_warps<swizzled, T, Bias>>()) {
+        check(run_by_warps<Attention, swizzled>(how.exec, p, how.splits, how.bias), "one set in swizzled rows");
+      }
+    }
   }
   using of_ada = bytes_of<Attention, Channels, 890>;
   using of_blackwell = bytes_of<Attention, Channels, 1200>;

@@ -29,6 +29,14 @@ constexpr bool is_small() {
 static_assert(is_small<64, 890>() && is_small<128, 890>() && is_small<64, 1200>() && is_small<128, 1200>());
 static_assert(is_small<64, 890, sage_attention2_int4>() && is_small<128, 890, sage_attention2_int4>());
 
+/// Swizzled rows fit the 99 KiB that a thread block has on sm_86, also beside scores of mean queries.
+using smoothed_attention = attention<smoothed<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>, block_mean>,
+                                     sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
+template <class Attention>
+constexpr int swizzled_bytes =
+    detail::launch_shape<forward_by_warps<swizzled_halves<Attention>, bfloat16>>::shared_bytes;
+static_assert(swizzled_bytes<sage_attention2> <= 99 * 1024 && swizzled_bytes<smoothed_attention> <= 99 * 1024);
+
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace

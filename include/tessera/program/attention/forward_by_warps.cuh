@@ -18,7 +18,8 @@
 ///   * With two sets a warp has 32 rows of 128 channels, for which values are loaded from shared memory once. Scores of
 ///     32 rows would fill all registers, so those of the second set are made when the first's weights are parked in 16.
 ///
-/// One set of 128 channels beside values that come widened has its queries in registers (detail/warp_queries.cuh).
+/// One set of 128 channels beside values that come widened has its queries in registers (detail/warp_queries.cuh), and
+/// where shared memory is short its keys and values in rows without gaps.
 /// What weights and values are multiplied as is a parameter: fp16 on sm_80 and later (detail/half_products.cuh), or
 /// e4m3 with two-level sums on sm_89 and sm_120 (detail/byte_products.cuh).
 /// Scores of mean queries and biases are added as detail/warp_terms.cuh says; most are what sums of products begin at.
@@ -46,6 +47,7 @@
 #include <tessera/program/attention/detail/plain_key_range.cuh>
 #include <tessera/program/attention/detail/quantized_task.hpp>
 #include <tessera/program/attention/detail/row_floats.cuh>
+#include <tessera/program/attention/detail/row_terms.cuh>
 #include <tessera/program/attention/detail/score_weights.hpp>
 #include <tessera/program/attention/detail/split_writer.hpp>
 #include <tessera/program/attention/detail/warp_places.cuh>
@@ -109,6 +111,7 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   using parked_type = typename Products::parked_type;
   using totals_type = typename Products::totals_type;
   using row_floats = detail::row_floats<tiles>;
+  using row_terms = detail::row_terms<Products>;
   using places = detail::warp_places<tiles, set_rows>;  ///< where a lane's rows and scores are
   using key_range = detail::plain_key_range;
   using terms_type = detail::warp_terms<method, Bias, sets>;  ///< what is added to scores
@@ -116,7 +119,8 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
                 "tessera: all rows of a set have the mean query of one block");
   using copies = copies_in_flight<block>;
   /// Codes of a set's queries.
-  using query_tile = staged_tile<score_code, set_rows, sources::depth>;
+  using query_tile = std::conditional_t<Products::keeps_queries, typename sources::key_tile,
+                                        staged_tile<score_code, set_rows, sources::depth>>;
   using queries_type = std::conditional_t<Products::keeps_queries, detail::kept_queries<scores, query_tile>,
                                           detail::staged_queries<query_tile, sets>>;
   static_assert(!Products::keeps_queries || (sets == 1 && set_rows == tile_keys && !sources::widens),
@@ -126,16 +130,6 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   static constexpr bool keeps_references = Products::keeps_references;
   static constexpr bool keeps_largest = Products::keeps_largest;
 
-  /// What is known of a row and not asked for at once.
-  struct all_terms {
-    float largest;      ///< the largest score of earlier tiles
-    float reference;    ///< the reference of its weights
-    float query_scale;  ///< the scale of the row's query
-  };
-  /// The same where lanes keep the others.
-  struct scale_term {
-    float query_scale;  ///< the scale of the row's query
-  };
   /// Queries, keys and values, and terms of scores.
   struct tile_scratch : sources::scratch_type, terms_type::scratch_type {};
 
@@ -152,9 +146,9 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
         finished_row finished[rows];          ///< what results of each row are made with
       };
     };
-    std::conditional_t<keeps_references && keeps_largest, scale_term, all_terms> terms[rows];  ///< of each row
-    stage_ring<stages> key_ring;                                                               ///< of tiles of keys
-    stage_ring<stages> value_ring;                                                             ///< of tiles of values
+    row_terms terms[rows];          ///< of each row
+    stage_ring<stages> key_ring;    ///< of tiles of keys
+    stage_ring<stages> value_ring;  ///< of tiles of values
 
     /// The sum of a channel.
     __device__ __forceinline__ float& total(int row, int channel) { return totals[row * (channels + 1) + channel]; }
@@ -228,11 +222,7 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
       std::int64_t const query = at.first_query + row;
       float const scale =
           query < shape.queries ? queries.scales(at.sequence, at.head, method::query_groups::group_of(query)) : 0.0F;
-      if constexpr (keeps_references && keeps_largest) {
-        scratch.terms[row] = {scale};
-      } else {
-        scratch.terms[row] = {-infinity, -infinity, scale};
-      }
+      scratch.terms[row] = row_terms::of(scale);
     }
     group.sync();
     state.most_scale = 0.0F;
@@ -423,7 +413,9 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
         sync_warp();  // all lanes of the row have read it
         if (lane % 4U == 0U) {
           terms.largest = softmax.largest;
-          terms.reference = softmax.reference;
+          if constexpr (row_terms::has_reference) {
+            terms.reference = softmax.reference;
+          }
         }
       }
       tile.zero.of[t][half] = terms_type::template zero_of<IsPlain>(tile, softmax.reference, t, half) * 0x1p-7F;
@@ -436,8 +428,10 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
                                                           int half) {
     if constexpr (keeps_references && keeps_largest) {
       return {state.largest.of[tile][half], state.reference.of[tile][half], 0.0F};
+    } else if constexpr (keeps_references) {
+      return {terms.largest, state.reference.of[tile][half], 0.0F};
     } else {
-      return {terms.largest, keeps_references ? state.reference.of[tile][half] : terms.reference, 0.0F};
+      return {terms.largest, terms.reference, 0.0F};
     }
   }
   template <bool IsPlain>

@@ -30,10 +30,20 @@ struct byte_products_policy {
 /// memory take 256 cycles, and a quarter of the warp's instructions 174: 32 rows a warp would halve the loads, which
 /// are not the bound, and with 128 channels need 108 KiB.
 ///
-/// ptxas, bytes of stack in the plain and the longer way together: 128 channels none on sm_89, 32 on sm_120; 64
-/// channels 80 and 160. There a plain tile has 13 loads from the stack and 10 stores on sm_89, 36 and 34 on sm_120.
-/// With references and largest scores in shared memory, which then is too much for two thread blocks, sm_89 has 128
-/// bytes.
+/// What ptxas of CUDA 13.0 makes of whole kernels for results in bf16 without biases; spills are counted once each,
+/// however often they run. On sm_120 INT4 codes are made bytes first.
+///
+///                                        registers         bytes of stack    bytes stored and loaded by spills
+///                                        sm_89   sm_120    sm_89   sm_120    sm_89         sm_120
+///     128 channels, codes in bytes       254     255       0       8         0, 0          8, 8
+///     the same, smoothed queries         254     254       0       0         0, 0          0, 0
+///     INT4 codes in pairs, same          255               0                 0, 0
+///     64 channels, codes in bytes        128     128       144     160       452, 384      432, 468
+///     the same, smoothed queries         242     244       0       0         0, 0          0, 0
+///     INT4 codes in pairs, same          128               136               336, 372
+///
+/// With references and largest scores in shared memory, which then is too much for two thread blocks, 64 channels had
+/// 128 bytes of stack on sm_89.
 template <int Channels, bool HasCorrectionsOfBytes = false>
 struct byte_products_tuning {
   using policy_type = byte_products_policy;

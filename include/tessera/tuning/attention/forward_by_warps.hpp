@@ -15,6 +15,8 @@ inline namespace v0 {
 /// The policy of forward_by_warps.
 struct forward_by_warps_policy {
   int sets;  ///< sets of 16 rows of a warp with 128 channels, 1 or 2; with 64 channels there is one, of 32 rows
+  /// Whether rows of keys and values in shared memory lie one behind the other, not 16 bytes further apart.
+  bool are_swizzled = false;
 
   friend constexpr bool operator==(forward_by_warps_policy const&, forward_by_warps_policy const&) = default;
 };
@@ -73,8 +75,17 @@ struct forward_by_warps_policy {
 /// sm_80's code on an H200 in turns with queries in shared memory, TFLOP/s over codes (causal), one run of the program
 /// alone: 4 heads of 16K tokens 409 (379) for 406 (377), 2 x 8 heads of 4K 324 (209) for 322 (208), with the same bits.
 /// It has 105.6 KiB of shared memory in place of 123.6, INT4 codes in pairs 90.6 in place of 100.5, and with a
-/// linear_bias 16 bytes of stack on sm_80, which no loop reads. Nothing was measured on sm_86, where pairs fit: rows of
-/// shared memory are 16 bytes further apart than long, and codes in bytes would fit without that, with 98.7 KiB.
+/// linear_bias 8 bytes of stack on sm_80, which no loop reads.
+///
+/// On sm_86, whose thread blocks have 99 KiB, codes in bytes have that program in rows without gaps
+/// (tile/cuda/sm_80/swizzled_rows.cuh): 97.5 KiB, 98.6 with smoothed queries. Loads from shared memory have as few
+/// conflicts of banks; a plain tile has some 30 instructions more of 1000, for a lane's addresses. ptxas gives it 255
+/// registers and no stack, 8 bytes with smoothed queries or a linear_bias, 88 with a function. Values kept as codes
+/// would take 74 KiB, but each warp would widen them for itself, by 768 instructions a tile. Nothing was measured on
+/// sm_86. By NVIDIA's figures its tensor cores take 4096 cycles for a tile's products of fp16 with sums in fp32 (8192
+/// on GeForce) and 2048 for those of bytes, while a scheduler has some 2000 other instructions: there tensor cores are
+/// the bound, not what this layout adds. Of 64 channels, with 66 KiB, a multiprocessor of sm_86 has one thread block of
+/// four warps, where sm_80 has two.
 ///
 /// What bounds it: a product, of fp16 or bytes, takes 6.1 to 6.4 cycles of a scheduler, and other instructions, of its
 /// warp or another one, are added to that: 8.6 with two multiply-adds for each product, 12.3 with six, 8.4 with two

@@ -160,9 +160,9 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
 };
 
 /// forward_by_warps with products of fp16, where there is enough shared memory. Where a call has memory for values in
-/// fp16 they are widened once, else by each thread block. With 128 channels and one set that takes 34 KiB more of
-/// shared memory: INT4 codes in pairs fit the 99 KiB of sm_86 only where values are widened once (90.6), codes in bytes
-/// do not (105.6).
+/// fp16 they are widened once, else by each thread block, which with 128 channels and one set takes 34 KiB more of
+/// shared memory: more than the 99 KiB of sm_86. There INT4 codes in pairs fit as on sm_80 (90.6 KiB), and codes in
+/// bytes, which would take 105.6, in swizzled rows (97.5, or 98.6 with smoothed queries).
 struct forward_by_warps_model : forward_by_warps_calls {
   static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
 
@@ -211,14 +211,32 @@ struct forward_by_warps_model : forward_by_warps_calls {
   }
 
  private:
-  template <class Call, int Channels, int Sets, class StoredValue = float8_e4m3>
-  using products = half_products<typename Call::method, Channels, Sets, StoredValue>;
+  static constexpr forward_by_warps_policy one_set{1};
+  static constexpr forward_by_warps_policy two_sets{2};
+  static constexpr forward_by_warps_policy swizzled_set{1, true};
 
+  template <class Call, int Channels, forward_by_warps_policy Policy, class StoredValue = float8_e4m3>
+  using products = half_products<typename Call::method, Channels, Policy, StoredValue>;
+
+  /// Whether 128 channels may be in swizzled rows: those of codes in bytes, where the source may be compiled for them.
+  template <class Call, class StoredValue, class Architectures>
+  static constexpr bool may_be_swizzled(basic_cuda<Architectures> const*) {
+    return std::is_same_v<StoredValue, float16> && codes_in<typename Call::method::score_code> == 1 &&
+           may_have_architecture(Architectures{}, 800, 890);
+  }
   /// The refusal of the program for so many channels, over values as they are stored, by the device.
   template <class Call, class StoredValue, class Exec>
   static refusal lacks_program(Exec const& exec, std::int64_t channels) {
-    return channels <= 64 ? lacks<products<Call, 64, 1, StoredValue>, Call>(exec)
-                          : lacks<products<Call, 128, 1, StoredValue>, Call>(exec);
+    if (channels <= 64) {
+      return lacks<products<Call, 64, one_set, StoredValue>, Call>(exec);
+    }
+    refusal const of_others = lacks<products<Call, 128, one_set, StoredValue>, Call>(exec);
+    if constexpr (may_be_swizzled<Call, StoredValue>(static_cast<Exec const*>(nullptr))) {
+      if (of_others && !lacks<products<Call, 128, swizzled_set, StoredValue>, Call>(exec)) {
+        return {};
+      }
+    }
+    return of_others;
   }
   /// Whether values are widened once, before the program: if there is memory and codes have no gaps.
   template <class Call>
@@ -232,14 +250,19 @@ struct forward_by_warps_model : forward_by_warps_calls {
   static void run_with(Exec const& exec, Call const& call, quantized_value_heads<StoredValue> const& values) {
     using stored = std::remove_const_t<StoredValue>;
     if (channels_of(call) <= 64) {
-      return run_program<products<Call, 64, 1, stored>>(exec, call, values);
+      return run_program<products<Call, 64, one_set, stored>>(exec, call, values);
     }
     if constexpr (may_have_two_sets<Call>) {
       if (sets_of(exec, call) == 2) {
-        return run_program<products<Call, 128, 2, stored>>(exec, call, values);
+        return run_program<products<Call, 128, two_sets, stored>>(exec, call, values);
       }
     }
-    run_program<products<Call, 128, 1, stored>>(exec, call, values);
+    if constexpr (may_be_swizzled<Call, stored>(static_cast<Exec const*>(nullptr))) {
+      if (lacks<products<Call, 128, one_set, stored>, Call>(exec)) {
+        return run_program<products<Call, 128, swizzled_set, stored>>(exec, call, values);
+      }
+    }
+    run_program<products<Call, 128, one_set, stored>>(exec, call, values);
   }
 
   /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.
@@ -249,7 +272,7 @@ struct forward_by_warps_model : forward_by_warps_calls {
   template <class Exec, class Call>
   static int sets_of(Exec const& exec, Call const& call) {
     bool const has_window = call.options.window_left >= 0 || call.options.keys_behind() >= 0;
-    bool const has_room = !lacks<products<Call, 128, 2>, Call>(exec);
+    bool const has_room = !lacks<products<Call, 128, two_sets>, Call>(exec);
     return has_room ? forward_by_warps_tuning{}(call.shape, has_window, exec.state->multiprocessors()).sets : 1;
   }
 };

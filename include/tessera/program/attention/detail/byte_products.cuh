@@ -48,13 +48,14 @@ struct byte_products {
   static constexpr int from_architecture = Policy.from;
   static constexpr int before_architecture = Policy.before;
   static constexpr bool begins_keys_late = false;
+  static constexpr bool are_swizzled = false;     ///< whether rows in shared memory have no gaps
   static constexpr bool keeps_references = true;  ///< whether references stay in registers
   static constexpr bool keeps_largest = true;     ///< whether largest scores stay in registers
   static constexpr bool keeps_queries = false;    ///< whether codes of queries do
   /// The group that multiplies.
   using block = cuda_block<32 * warps>;
   /// How keys and values get to shared memory.
-  using sources = warp_operands<Method, Channels, block::size, float8_e4m3>;
+  using sources = warp_operands<Method, Channels, block::size, warp_storage<float8_e4m3>>;
 
  private:
   static constexpr int rows = 16 * tiles * warps;

@@ -20,39 +20,45 @@
 #include <tessera/tile/cuda/row_tile.cuh>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/multiply_sums.hpp>
+#include <tessera/tuning/attention/forward_by_warps.hpp>
 
 namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Method: an attention_method. Channels: the most channels that a head may have, 64 or 128. Sets: with 128 channels,
-/// how many times 16 rows a warp has, 1 or 2. StoredValue: what values lie in memory as: float8_e4m3, whose codes each
-/// thread block widens, or float16, as widen_to_halves leaves them.
-template <class Method, int Channels, int Sets, class StoredValue = float8_e4m3>
+/// Method: an attention_method. Channels: the most channels that a head may have, 64 or 128. Policy: with 128 channels,
+/// how many times 16 rows a warp has, and how rows lie in shared memory. StoredValue: what values lie in memory as:
+/// float8_e4m3, whose codes each thread block widens, or float16, as widen_to_halves leaves them.
+template <class Method, int Channels, forward_by_warps_policy Policy, class StoredValue = float8_e4m3>
 struct half_products {
-  static_assert((Channels == 64 || Channels == 128) && (Sets == 1 || (Sets == 2 && Channels == 128)),
+  static_assert((Channels == 64 || Channels == 128) && (Policy.sets == 1 || (Policy.sets == 2 && Channels == 128)),
                 "tessera: forward_by_warps has 64 channels, or 128 in one or two sets");
+  static_assert(!Policy.are_swizzled || (Channels == 128 && Policy.sets == 1 && std::is_same_v<StoredValue, float16>),
+                "tessera: forward_by_warps has swizzled rows of 128 channels in one set, of values that are widened");
   using method = Method;
   static constexpr int channels = Channels;
   static constexpr int warps = Channels == 64 ? 4 : 8;
   static constexpr int tiles = Channels == 64 ? 2 : 1;  ///< 16 rows of a warp; registers are for so many
-  static constexpr int sets = Sets;                     ///< sets of rows, whose scores are made one after the other
+  static constexpr int sets = Policy.sets;              ///< sets of rows, whose scores are made one after the other
   static constexpr int blocks_per_multiprocessor = Channels == 64 ? 2 : 1;
   static constexpr int from_architecture = 800;
-  static constexpr int before_architecture = 10000;
+  /// Rows are swizzled where a thread block has 99 KiB of shared memory: on sm_86, by code for it or for sm_80.
+  static constexpr int before_architecture = Policy.are_swizzled ? 890 : 10000;
   /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
   /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
   static constexpr bool begins_keys_late = Channels == 64;
+  /// Whether rows of keys and values in shared memory have no gaps.
+  static constexpr bool are_swizzled = Policy.are_swizzled;
   /// Whether references stay in registers: else 64 channels have 353 TFLOP/s in place of 348, two sets 378 in place of
   /// 373, and one set of 128 channels has 1 % less.
-  static constexpr bool keeps_references = Channels == 128 && Sets == 1;
+  static constexpr bool keeps_references = Channels == 128 && sets == 1;
   static constexpr bool keeps_largest = false;  ///< whether largest scores stay in registers
   /// Whether codes of queries stay in registers.
-  static constexpr bool keeps_queries = Channels == 128 && Sets == 1 && std::is_same_v<StoredValue, float16>;
+  static constexpr bool keeps_queries = Channels == 128 && sets == 1 && std::is_same_v<StoredValue, float16>;
   /// The group that multiplies.
   using block = cuda_block<32 * warps>;
   /// How keys and values get to shared memory.
-  using sources = warp_operands<Method, Channels, block::size, float16, StoredValue>;
+  using sources = warp_operands<Method, Channels, block::size, warp_storage<float16, StoredValue, are_swizzled>>;
 
  private:
   static constexpr int rows = 16 * tiles * warps;  ///< of a set

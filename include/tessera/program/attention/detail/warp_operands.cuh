@@ -14,6 +14,7 @@
 #include <tessera/program/attention/detail/widen_to_halves.cuh>
 #include <tessera/program/attention/quantized_operands.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/sm_80/swizzled_rows.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/staged_tile.hpp>
@@ -31,20 +32,32 @@ struct values_to_widen {
 template <int Chunks>
 struct values_to_widen<Chunks, false> {};
 
+/// How values and tiles of warp_operands lie. Value: the type in which values are multiplied, float16 or float8_e4m3.
+/// StoredValue: that in which they lie in memory. AreSwizzled: whether rows of keys and values in shared memory lie one
+/// behind the other (tile/cuda/sm_80/swizzled_rows.cuh), not 16 bytes further apart than they are long (staged_tile).
+template <class Value, class StoredValue = float8_e4m3, bool AreSwizzled = false>
+struct warp_storage {
+  using value_type = Value;
+  using stored_type = StoredValue;
+  template <class T, int Rows, int Columns>
+  using tile = std::conditional_t<AreSwizzled, swizzled_rows<T, Rows, Columns>, staged_tile<T, Rows, Columns>>;
+};
+
 /// Method: an attention_method with values in e4m3, of which a lane has one scale of keys. Lanes: those of a thread
-/// block. Value: the type in which values are multiplied, float16 or float8_e4m3. StoredValue: that in which they lie
-/// in memory. Rows of codes have whole chunks of 16 bytes, and a channel's values of 128 tokens are neighbours.
-template <class Method, int Channels, int Lanes, class Value, class StoredValue = float8_e4m3>
+/// block. Storage: a warp_storage. Rows of codes have whole chunks of 16 bytes, and a channel's values of 128 tokens
+/// are neighbours.
+template <class Method, int Channels, int Lanes, class Storage>
 struct warp_operands {
   using score_code = typename Method::score_code;
-  using stored_type = StoredValue;
+  using value_type = typename Storage::value_type;
+  using stored_type = typename Storage::stored_type;
   static constexpr int tile_keys = 128;                          ///< tokens of a tile
   static constexpr int stages = 2;                               ///< tiles of keys, and of values, in shared memory
   static constexpr int depth = Channels / codes_in<score_code>;  ///< elements of a row of codes of keys
   static constexpr int width = 64;                               ///< channels of values that are multiplied at a time
   static constexpr int parts = Channels / width;
   static constexpr unsigned key_chunks = static_cast<unsigned>(depth * sizeof(score_code) / 16);  ///< of a row
-  static constexpr unsigned in_chunk = 16 / sizeof(StoredValue);                                  ///< values of a chunk
+  static constexpr unsigned in_chunk = 16 / sizeof(stored_type);                                  ///< values of a chunk
   static constexpr unsigned value_chunks = tile_keys / in_chunk;                                  ///< of a channel
   static constexpr int key_rows = Lanes / static_cast<int>(key_chunks);      ///< rows that lanes copy at a time
   static constexpr int value_rows = Lanes / static_cast<int>(value_chunks);  ///< channels that lanes copy at a time
@@ -52,12 +65,12 @@ struct warp_operands {
   static_assert(tile_keys % key_rows == 0 && width % value_rows == 0,
                 "tessera: lanes copy whole rows of keys, and channels of one part of the values");
   /// Codes of keys.
-  using key_tile = staged_tile<score_code, tile_keys, depth>;
+  using key_tile = typename Storage::template tile<score_code, tile_keys, depth>;
   /// Values as they are multiplied, by channels and tokens, or by channels and slots of tokens.
-  using value_tile = staged_tile<Value, width, tile_keys>[parts];
-  static constexpr bool widens = !std::is_same_v<Value, StoredValue>;  ///< whether values are widened
-  static_assert((std::is_same_v<Value, float16> ||
-                 std::is_same_v<Value, float8_e4m3>)&&(!widens || std::is_same_v<StoredValue, float8_e4m3>),
+  using value_tile = typename Storage::template tile<value_type, width, tile_keys>[parts];
+  static constexpr bool widens = !std::is_same_v<value_type, stored_type>;  ///< whether values are widened
+  static_assert((std::is_same_v<value_type, float16> ||
+                 std::is_same_v<value_type, float8_e4m3>)&&(!widens || std::is_same_v<stored_type, float8_e4m3>),
                 "tessera: values are multiplied as float16 or float8_e4m3, and codes in e4m3 are widened");
 
   struct scratch_type : values_to_widen<Channels * value_chunks, widens> {
