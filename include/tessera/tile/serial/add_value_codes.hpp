@@ -62,7 +62,7 @@ template <int Tokens, int Channels>
 }
 
 /// Sums of 16 columns of a row. Rows are written out where they are used, as not all compilers unroll loops over them.
-struct sixteen_sums {
+struct row_of_exact_sums {
   eight_floats first;
   eight_floats second;
 
@@ -71,7 +71,7 @@ struct sixteen_sums {
     second = vector_at<eight_floats>(from + 8).value;
   }
   /// Adds products, which compilers fuse with sums: they are exact.
-  [[gnu::target("avx2,fma"), gnu::always_inline]] void add(float a, sixteen_sums const& b) {
+  [[gnu::target("avx2,fma"), gnu::always_inline]] void add(float a, row_of_exact_sums const& b) {
     first += a * b.first;
     second += a * b.second;
   }
@@ -86,13 +86,13 @@ template <int Rows, int Columns, int Depth>
 [[gnu::target("avx2,fma")]] void add_exact_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns],
                                                     float (&sums)[Rows][Columns], int row, int column) {
   detail::clear_vectors const at_end;
-  sixteen_sums own[4];
+  row_of_exact_sums own[4];
   own[0].load(&sums[row][column]);
   own[1].load(&sums[row + 1][column]);
   own[2].load(&sums[row + 2][column]);
   own[3].load(&sums[row + 3][column]);
   for (int k = 0; k < Depth; ++k) {
-    sixteen_sums values;
+    row_of_exact_sums values;
     values.load(&b[k][column]);
     own[0].add(a[row][k], values);
     own[1].add(a[row + 1][k], values);

@@ -82,7 +82,7 @@ template <int Depth, class Code, int Columns, int Pairs>
   }
 }
 /// Sums of 16 columns of a row. Rows are written out where they are used, as not all compilers unroll loops over them.
-struct sixteen_words {
+struct row_of_words {
   eight_words first;
   eight_words second;
 
@@ -105,7 +105,7 @@ template <int Rows, int Columns, int Pairs>
 [[gnu::target("avx2")]] void add_pairs(std::int32_t const (&a)[Rows][Pairs], std::int32_t const (&b)[Pairs][Columns],
                                        std::int32_t (&sums)[Rows][Columns], int row, int column) {
   detail::clear_vectors const at_end;
-  sixteen_words own[4] = {};
+  row_of_words own[4] = {};
   for (int k = 0; k < Pairs; ++k) {
     sixteen_halves const first = vector_at<sixteen_halves>(&b[k][column]).value;
     sixteen_halves const second = vector_at<sixteen_halves>(&b[k][column + 8]).value;
