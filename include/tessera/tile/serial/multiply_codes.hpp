@@ -17,6 +17,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
+#include <tessera/tile/serial/detail/pairs_avx512.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -141,6 +142,13 @@ TESSERA_FN bool multiply_codes([[maybe_unused]] Code const* a, [[maybe_unused]] 
       std::int32_t columns[detail::pairs_of_row<Code, Depth>][Columns];
       detail::make_pairs_of_rows<Depth>(a, a_stride, rows);
       detail::make_pairs_of_columns<Depth>(b, b_stride, columns);
+      if constexpr (Columns % 64 == 0) {
+        if (detail::has_pair_sums()) {
+          detail::add_pairs_avx512(&rows[0][0], &columns[0][0], &sums[0][0],
+                                   {Rows, Columns, detail::pairs_of_row<Code, Depth>});
+          return true;
+        }
+      }
       for (int column = 0; column < Columns; column += 16) {
         for (int row = 0; row < Rows; row += 4) {
           detail::add_pairs(rows, columns, sums, row, column);
