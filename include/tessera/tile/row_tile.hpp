@@ -151,7 +151,7 @@ struct plain_row_words : Base {
   /// Rows whose numbers are pushed in turns, so that a processor need not wait for one's last addition. With one row
   /// after the other dense_attention's portable program takes 1.06 times as long.
   template <class R>
-  static constexpr int folded_together = std::is_arithmetic_v<typename R::state_type> && rows % 8 == 0 ? 8 : 1;
+  static constexpr int folded_together = std::is_arithmetic_v<typename R::state_type>&& rows % 8 == 0 ? 8 : 1;
 
   /// Makes the states of rows from `row` on.
   template <class R>

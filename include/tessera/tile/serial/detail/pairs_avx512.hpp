@@ -64,8 +64,7 @@ struct wide_row_of_words {
 
 /// Adds products of pairs. The depth of extents is in pairs; rows are a multiple of 4, and columns of 64.
 [[gnu::target("avx512f,avx512vnni")]] inline void add_pairs_avx512(std::int32_t const* a, std::int32_t const* b,
-                                                                   std::int32_t* sums,
-                                                                   product_extents const& extents) {
+                                                                   std::int32_t* sums, product_extents const& extents) {
   clear_vectors const at_end;
   std::int64_t const depth = extents.depth;
   std::int64_t const columns = extents.columns;

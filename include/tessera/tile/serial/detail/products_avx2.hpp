@@ -30,14 +30,15 @@ struct magnitude_bounds {
 };
 
 /// Whether all products of two matrices' numbers are exact in fp32, so that a fused multiply-add rounds as a product
-/// and a sum do: if no number has more than 12 significant bits, as those of at most 16 bits and tf32 have not, and
-/// every product is zero or from 2^-126 to 2^127. `used`: bits that any number has.
+/// and a sum do: if no number has more than 12 significant bits, as those of at most 16 bits and tf32 have not, none is
+/// denormal, and every product is zero or from 2^-126 to 2^127. `used`: bits that any number has.
 inline bool products_are_exact(magnitude_bounds const& a, magnitude_bounds const& b, std::int32_t used) {
   constexpr int bias = 127;
   int const most = (a.most >> 23) + (b.most >> 23) - 2 * bias;
   int const least = (a.least >> 23) + (b.least >> 23) - 2 * bias;
-  bool const has_none = a.least == 0 || b.least == 0;
-  return (used & 0xfff) == 0 && most <= bias - 2 && (has_none || least >= 1 - bias);
+  bool const is_small = least < 1 - bias || a.least >> 23 == 0 || b.least >> 23 == 0;
+  bool const are_zeros = a.least == 0 || b.least == 0;
+  return (used & 0xfff) == 0 && most <= bias - 2 && (are_zeros || !is_small);
 }
 
 /// The larger numbers of two vectors.
@@ -53,19 +54,20 @@ inline bool products_are_exact(magnitude_bounds const& a, magnitude_bounds const
 /// The bounds of `count` numbers, a multiple of 8, whose bits are added to those that are used.
 [[gnu::target("avx2"), gnu::always_inline]] inline magnitude_bounds bounds_avx2(float const* numbers, int count,
                                                                                 eight_words& used) {
-  constexpr std::int32_t top = INT32_MIN;
+  using eight_bits = std::uint32_t __attribute__((vector_size(32)));
+  constexpr std::uint32_t top = 0x80000000U;
   eight_words most{};
-  eight_words nearness = eight_words{} + top;  // 2^31 less the magnitude, which makes a zero the farthest
+  eight_words nearness = eight_words{} + INT32_MIN;  // 2^31 less the magnitude, which makes a zero the farthest
   for (int i = 0; i < count; i += 8) {
-    eight_words const bits = vector_at<eight_words>(numbers + i).value;
-    eight_words const magnitude = bits & ~top;
-    raise(most, magnitude);
-    raise(nearness, top - magnitude);
-    used |= bits;
+    eight_bits const bits = vector_at<eight_bits>(numbers + i).value;
+    eight_bits const magnitude = bits & ~top;
+    raise(most, reinterpret_cast<eight_words>(magnitude));
+    raise(nearness, reinterpret_cast<eight_words>(top - magnitude));
+    used |= reinterpret_cast<eight_words>(bits);
   }
   raise_to_largest(most);
   raise_to_largest(nearness);
-  return {most[0], static_cast<std::int32_t>(static_cast<std::uint32_t>(top) - static_cast<std::uint32_t>(nearness[0]))};
+  return {most[0], static_cast<std::int32_t>(top - static_cast<std::uint32_t>(nearness[0]))};
 }
 /// Whether all products are exact. Matrices have a multiple of 8 numbers.
 [[gnu::target("avx2")]] inline bool products_are_exact_avx2(float const* a, float const* b,

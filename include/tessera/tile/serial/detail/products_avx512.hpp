@@ -23,31 +23,28 @@ namespace detail {
 }
 /// Makes all numbers the largest.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void raise_to_largest(sixteen_words& numbers) {
-  raise(numbers,
-        __builtin_shufflevector(numbers, numbers, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  raise(numbers,
-        __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  raise(numbers,
-        __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  raise(numbers,
-        __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  raise(numbers, __builtin_shufflevector(numbers, numbers, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  raise(numbers, __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  raise(numbers, __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  raise(numbers, __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
 }
 /// The bounds of `count` numbers, a multiple of 16, whose bits are added to those that are used.
 [[gnu::target("avx512f"), gnu::always_inline]] inline magnitude_bounds bounds_avx512(float const* numbers, int count,
                                                                                      sixteen_words& used) {
-  constexpr std::int32_t top = INT32_MIN;
+  using sixteen_bits = std::uint32_t __attribute__((vector_size(64)));
+  constexpr std::uint32_t top = 0x80000000U;
   sixteen_words most{};
-  sixteen_words nearness = sixteen_words{} + top;  // 2^31 less the magnitude, which makes a zero the farthest
+  sixteen_words nearness = sixteen_words{} + INT32_MIN;  // as bounds_avx2() has it
   for (int i = 0; i < count; i += 16) {
-    sixteen_words const bits = vector_at<sixteen_words>(numbers + i).value;
-    sixteen_words const magnitude = bits & ~top;
-    raise(most, magnitude);
-    raise(nearness, top - magnitude);
-    used |= bits;
+    sixteen_bits const bits = vector_at<sixteen_bits>(numbers + i).value;
+    sixteen_bits const magnitude = bits & ~top;
+    raise(most, reinterpret_cast<sixteen_words>(magnitude));
+    raise(nearness, reinterpret_cast<sixteen_words>(top - magnitude));
+    used |= reinterpret_cast<sixteen_words>(bits);
   }
   raise_to_largest(most);
   raise_to_largest(nearness);
-  return {most[0], static_cast<std::int32_t>(static_cast<std::uint32_t>(top) - static_cast<std::uint32_t>(nearness[0]))};
+  return {most[0], static_cast<std::int32_t>(top - static_cast<std::uint32_t>(nearness[0]))};
 }
 /// Whether all products are exact. Matrices have a multiple of 16 numbers.
 [[gnu::target("avx512f")]] inline bool products_are_exact_avx512(float const* a, float const* b,
