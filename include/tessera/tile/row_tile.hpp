@@ -127,8 +127,8 @@ struct plain_row_words : Base {
   template <Reducer R>
   TESSERA_FN static constexpr void fold_lanes(group_type const&, R const& reducer, sum_tile const& sums,
                                               row_values<typename R::state_type>& states) {
-    for (int row = 0; row < rows; ++row) {
-      states.values[row] = fold_row(reducer, sums, row);
+    for (int row = 0; row < rows; row += folded_together<R>) {
+      fold_rows(reducer, sums, row, &states.values[row]);
     }
   }
   /// Merges what the lanes of a row gathered each by itself, so that all of them have the row's state.
@@ -138,19 +138,37 @@ struct plain_row_words : Base {
   template <Reducer R>
   TESSERA_FN static constexpr void reduce_rows(group_type const&, R const& reducer, sum_tile const& sums,
                                                row_values<typename R::state_type>& states) {
-    for (int row = 0; row < rows; ++row) {
-      reducer.merge(states.values[row], fold_row(reducer, sums, row));
+    for (int row = 0; row < rows; row += folded_together<R>) {
+      typename R::state_type found[folded_together<R>];
+      fold_rows(reducer, sums, row, found);
+      for (int i = 0; i < folded_together<R>; ++i) {
+        reducer.merge(states.values[row + i], found[i]);
+      }
     }
   }
 
  private:
+  /// Rows whose numbers are pushed in turns, so that a processor need not wait for one's last addition. With one row
+  /// after the other dense_attention's portable program takes 1.06 times as long.
   template <class R>
-  TESSERA_FN static constexpr typename R::state_type fold_row(R const& reducer, sum_tile const& sums, int row) {
-    typename R::state_type found = reducer.identity();
-    for (int column = 0; column < columns; ++column) {
-      reducer.push(found, sums.values[row][column]);
+  static constexpr int folded_together = std::is_arithmetic_v<typename R::state_type>&& rows % 8 == 0 ? 8 : 1;
+
+  /// Makes the states of rows from `row` on.
+  template <class R>
+  TESSERA_FN static constexpr void fold_rows(R const& reducer, sum_tile const& sums, int row,
+                                             typename R::state_type* states) {
+    typename R::state_type found[folded_together<R>]{};
+    for (auto& state : found) {
+      state = reducer.identity();
     }
-    return found;
+    for (int column = 0; column < columns; ++column) {
+      for (int i = 0; i < folded_together<R>; ++i) {
+        reducer.push(found[i], sums.values[row + i][column]);
+      }
+    }
+    for (int i = 0; i < folded_together<R>; ++i) {
+      states[i] = found[i];
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/sage_attention2.hpp>
+#include <tessera/tile/serial/add_products.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
 
 #include "support/catch.hpp"
@@ -61,7 +62,7 @@ TEST_CASE("blocks clear the upper halves of vector registers where they end", "[
   CHECK(are_cleared);
 }
 
-TEST_CASE("attention and coders leave no upper half of a vector register in use", "[tile]") {
+TEST_CASE("attention, products and coders leave no upper half of a vector register in use", "[tile]") {
   if (!can_say()) {
     TESSERA_SKIP("this processor does not say which registers are in use");
   }
@@ -80,6 +81,16 @@ TEST_CASE("attention and coders leave no upper half of a vector register in use"
   neuzip::decode(exec, array_view<std::byte const>(stream.data(), stream.bytes()),
                  array_view<bfloat16>(results.data(), std::int64_t{4096}));
   bool const are_clear_after_decode = !are_in_use();
+  float a[4][16] = {};
+  float b[16][64] = {};
+  float sums[4][64] = {};
+  add_products<4, 64, 16>(a, b, sums);  // fused, where the processor gains by it
+  bool const are_clear_after_exact_products = !are_in_use();
+  a[0][0] = 0.1F;
+  add_products<4, 64, 16>(a, b, sums);
+  bool const are_clear_after_products = !are_in_use();
+  CHECK(are_clear_after_exact_products);
+  CHECK(are_clear_after_products);
   CHECK(are_clear_after_attention);
   CHECK(are_clear_after_encode);
   CHECK(are_clear_after_decode);

@@ -85,6 +85,35 @@ TEST_CASE("a staged tile is loaded alike from aligned rows and from others", "[h
   }
 }
 
+TEST_CASE("a tile is loaded alike from rows and from columns that are contiguous", "[host]") {
+  std::vector<bfloat16> halves(40 * 48);
+  std::vector<float> floats(halves.size());
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    halves[i] = {static_cast<std::uint16_t>(i + 1)};
+    floats[i] = static_cast<float>(i + 1);
+  }
+  auto const check = [](auto const& values, auto tile) {
+    using element = typename decltype(tile)::value_type;
+    matrix_view<element const> const matrix(values.data(), {38, 44}, {1, 40});
+    for (std::int64_t const first_row : {-3, 0, 8, 22, 30}) {
+      for (std::int64_t const first_column : {-5, 0, 20, 36}) {
+        dense<element>{matrix}.load(serial_group<32>{}, tile, first_row, first_column);
+        int wrong = 0;
+        for (int i = 0; i < 16 * 24; ++i) {
+          std::int64_t const row = first_row + i / 24;
+          std::int64_t const column = first_column + i % 24;
+          bool const is_inside = row >= 0 && row < 38 && column >= 0 && column < 44;
+          wrong += tile(i / 24, i % 24) != (is_inside ? matrix(row, column) : element{});
+        }
+        CAPTURE(first_row, first_column);
+        CHECK(wrong == 0);
+      }
+    }
+  };
+  check(halves, staged_tile<bfloat16, 16, 24>{});
+  check(floats, staged_tile<float, 16, 24>{});
+}
+
 TEST_CASE("a tile that ends behind the matrix is loaded in chunks, too", "[host]") {
   std::vector<float> storage(8 * 24 + 4, -1.0F);
   auto* const first = reinterpret_cast<float*>(align_up(reinterpret_cast<std::uintptr_t>(storage.data()), 16));

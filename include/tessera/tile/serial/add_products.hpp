@@ -21,6 +21,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/cpu_features.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
+#include <tessera/tile/serial/detail/products_avx512.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -143,6 +144,13 @@ inline bool multiplies_by_avx2() {
 /// Adds the product of a and b to sums, floats.
 template <int Rows, int Columns, int Depth>
 void add_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns], float (&sums)[Rows][Columns]) {
+#if defined(TESSERA_HAS_VECTORS)
+  if constexpr (Rows % 4 == 0 && Columns % 16 == 0 && Rows * Depth % 16 == 0) {
+    if (detail::add_products_by_vectors(&a[0][0], &b[0][0], &sums[0][0], {Rows, Columns, Depth})) {
+      return;
+    }
+  }
+#endif
 #if defined(TESSERA_HAS_VECTORS) && !defined(__AVX2__) && !defined(__FMA__)
   if constexpr (Columns % 16 == 0) {
     if (detail::multiplies_by_avx2()) {

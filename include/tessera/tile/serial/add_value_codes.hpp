@@ -16,6 +16,8 @@
 #include <tessera/config.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
+#include <tessera/tile/serial/detail/products_avx2.hpp>
+#include <tessera/tile/serial/detail/products_avx512.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -61,48 +63,13 @@ template <int Tokens, int Channels>
   }
 }
 
-/// Sums of 16 columns of a row. Rows are written out where they are used, as not all compilers unroll loops over them.
-struct sixteen_sums {
-  eight_floats first;
-  eight_floats second;
-
-  [[gnu::target("avx2,fma"), gnu::always_inline]] void load(float const* from) {
-    first = vector_at<eight_floats>(from).value;
-    second = vector_at<eight_floats>(from + 8).value;
+/// Adds products, all of which are exact.
+inline void add_exact_products(float const* a, float const* b, float* sums, product_extents const& extents) {
+  if (has_wide_vectors() && extents.columns % 64 == 0) {
+    add_products_avx512<true>(a, b, sums, extents);
+  } else {
+    add_exact_products_avx2(a, b, sums, extents);
   }
-  /// Adds products, which compilers fuse with sums: they are exact.
-  [[gnu::target("avx2,fma"), gnu::always_inline]] void add(float a, sixteen_sums const& b) {
-    first += a * b.first;
-    second += a * b.second;
-  }
-  [[gnu::target("avx2,fma"), gnu::always_inline]] void store(float* to) const {
-    vector_at<eight_floats>(to).value = first;
-    vector_at<eight_floats>(to + 8).value = second;
-  }
-};
-
-/// Four rows and 16 columns from (row, column) on.
-template <int Rows, int Columns, int Depth>
-[[gnu::target("avx2,fma")]] void add_exact_products(float const (&a)[Rows][Depth], float const (&b)[Depth][Columns],
-                                                    float (&sums)[Rows][Columns], int row, int column) {
-  detail::clear_vectors const at_end;
-  sixteen_sums own[4];
-  own[0].load(&sums[row][column]);
-  own[1].load(&sums[row + 1][column]);
-  own[2].load(&sums[row + 2][column]);
-  own[3].load(&sums[row + 3][column]);
-  for (int k = 0; k < Depth; ++k) {
-    sixteen_sums values;
-    values.load(&b[k][column]);
-    own[0].add(a[row][k], values);
-    own[1].add(a[row + 1][k], values);
-    own[2].add(a[row + 2][k], values);
-    own[3].add(a[row + 3][k], values);
-  }
-  own[0].store(&sums[row][column]);
-  own[1].store(&sums[row + 1][column]);
-  own[2].store(&sums[row + 2][column]);
-  own[3].store(&sums[row + 3][column]);
 }
 
 }  // namespace detail
@@ -123,11 +90,7 @@ TESSERA_FN bool add_value_codes([[maybe_unused]] float const (&weights)[Rows][To
   if (detail::has_vectors()) {
     float values[Tokens][Channels];
     detail::widen_values(codes, stride, values);
-    for (int channel = 0; channel < Channels; channel += 16) {
-      for (int row = 0; row < Rows; row += 4) {
-        detail::add_exact_products(weights, values, sums, row, channel);
-      }
-    }
+    detail::add_exact_products(&weights[0][0], &values[0][0], &sums[0][0], {Rows, Channels, Tokens});
     return true;
   }
 #endif

@@ -17,6 +17,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/int4.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
+#include <tessera/tile/serial/detail/pairs_avx512.hpp>
 #include <tessera/tile/serial/vectors.hpp>
 
 namespace tessera {
@@ -82,7 +83,7 @@ template <int Depth, class Code, int Columns, int Pairs>
   }
 }
 /// Sums of 16 columns of a row. Rows are written out where they are used, as not all compilers unroll loops over them.
-struct sixteen_words {
+struct row_of_words {
   eight_words first;
   eight_words second;
 
@@ -105,7 +106,7 @@ template <int Rows, int Columns, int Pairs>
 [[gnu::target("avx2")]] void add_pairs(std::int32_t const (&a)[Rows][Pairs], std::int32_t const (&b)[Pairs][Columns],
                                        std::int32_t (&sums)[Rows][Columns], int row, int column) {
   detail::clear_vectors const at_end;
-  sixteen_words own[4] = {};
+  row_of_words own[4] = {};
   for (int k = 0; k < Pairs; ++k) {
     sixteen_halves const first = vector_at<sixteen_halves>(&b[k][column]).value;
     sixteen_halves const second = vector_at<sixteen_halves>(&b[k][column + 8]).value;
@@ -141,6 +142,13 @@ TESSERA_FN bool multiply_codes([[maybe_unused]] Code const* a, [[maybe_unused]] 
       std::int32_t columns[detail::pairs_of_row<Code, Depth>][Columns];
       detail::make_pairs_of_rows<Depth>(a, a_stride, rows);
       detail::make_pairs_of_columns<Depth>(b, b_stride, columns);
+      if constexpr (Columns % 64 == 0) {
+        if (detail::has_pair_sums()) {
+          detail::add_pairs_avx512(&rows[0][0], &columns[0][0], &sums[0][0],
+                                   {Rows, Columns, detail::pairs_of_row<Code, Depth>});
+          return true;
+        }
+      }
       for (int column = 0; column < Columns; column += 16) {
         for (int row = 0; row < Rows; row += 4) {
           detail::add_pairs(rows, columns, sums, row, column);

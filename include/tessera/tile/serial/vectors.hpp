@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Vectors of 32 bytes for host code that chooses its instructions when it runs, and needs no compiler flag.
+/// Vectors of 32 and 64 bytes for host code that chooses its instructions when it runs, and needs no compiler flag.
 ///
 ///     if (detail::has_vectors()) {
 ///       double_all(values);  // [[gnu::target("avx2,fma")]]: vector_at<eight_floats>(values).value *= 2.0F
@@ -35,6 +35,10 @@ namespace detail {
 using eight_floats = float __attribute__((vector_size(32)));
 using eight_words = std::int32_t __attribute__((vector_size(32)));
 using sixteen_halves = short __attribute__((vector_size(32)));
+/// Vectors of 64 bytes, for functions with AVX-512.
+using sixteen_floats = float __attribute__((vector_size(64)));
+using sixteen_words = std::int32_t __attribute__((vector_size(64)));
+using thirty_two_halves = short __attribute__((vector_size(64)));
 /// A vector in memory, where it may lie anywhere: copy it to hand it on by reference.
 template <class Vector>
 struct __attribute__((packed, may_alias)) stored_vector {
@@ -54,6 +58,12 @@ template <class Vector, class T>
 /// Whether the processor has AVX2 and FMA, unless TESSERA_SIMD lowers its level. It is asked for once in a process.
 inline bool has_vectors() {
   static bool const has = best_simd_level() >= simd_level::avx2 && __builtin_cpu_supports("fma") != 0;
+  return has;
+}
+
+/// Whether it has AVX-512 F, BW, DQ and VL.
+inline bool has_wide_vectors() {
+  static bool const has = has_vectors() && best_simd_level() >= simd_level::avx512;
   return has;
 }
 

@@ -20,6 +20,7 @@
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/source/detail/load_columns.hpp>
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -50,11 +51,23 @@ TESSERA_FN bool has_whole_chunks(matrix_view<T const> matrix) {
 }
 
 /// Loads a tile from a source of `rows` rows, element by element; `names` says which row of the matrix each of them is.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
 template <class T, class Rows, class G, class Tile>
 TESSERA_FN void load_elements(G const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
                               Rows const& names, std::int64_t first_row, std::int64_t first_column) {
   // Where they are closer in memory, neighbouring lanes take neighbouring rows.
   bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
+  if constexpr (std::is_same_v<G, serial_group<G::size>> && std::is_same_v<Rows, own_rows> &&
+                has_columns_by_eights<Tile>) {
+    if (rows_are_neighbours) {
+      return load_columns(tile, first_row, rows, [&](int at) -> T const* {
+        std::int64_t const column = first_column + at;
+        return column >= 0 && column < matrix.extent(1) ? &matrix.data[column * matrix.stride(1)] : nullptr;
+      });
+    }
+  }
   for (int lane : group) {
     for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
       int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/config.hpp>
+#include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/source/detail/load_columns.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -32,8 +35,20 @@ struct gathered_columns {
   TESSERA_FN constexpr std::int64_t columns() const { return order.size(); }
 
   /// Loads a tile; neighbouring lanes read along rows of the matrix.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // host only, called from code for both sides
+#endif
   template <class G, class Tile>
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if constexpr (std::is_same_v<G, serial_group<G::size>> && detail::has_columns_by_eights<Tile>) {
+      if (matrix.stride(1) == 1) {
+        return detail::load_columns(tile, first_row, rows(), [&, this](int at) -> T const* {
+          std::int64_t const column = first_column + at;
+          std::int64_t const from = column >= 0 && column < columns() ? order[column] : -1;
+          return from >= 0 && from < matrix.extent(0) ? &matrix.data[from * matrix.stride(0)] : nullptr;
+        });
+      }
+    }
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += G::size) {
         std::int64_t const row = first_row + i % Tile::rows;
