@@ -175,11 +175,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     };
     if (other.gradient == nullptr) {
       constexpr auto size = static_cast<std::int64_t>(sizeof(typename layout::value_type));
+      static_assert(tile_columns % 8 == 0, "tessera: lower halves begin at a multiple of 16 bytes, behind whole tiles");
       std::int64_t const end = gradient.offset + gradient.count * size;
       take(&loss_gradient_regions::gradient);
       take(&loss_gradient_regions::column_sums);
       if (is_apart) {
-        made.remains = {gradient.offset + whole_lines(made.gradient.count * size), planned.remains.count};
+        made.remains = {gradient.offset + made.gradient.count * size, planned.remains.count};
         fits = fits && made.remains.offset + made.remains.count * std::int64_t{sizeof(std::uint16_t)} <= end;
       }
     }
@@ -206,9 +207,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   }
   /// How a workspace that is apart is used for the gradient of hidden states alone: some tokens after the others.
   [[nodiscard]] loss_chunk hidden_chunk(linear_loss_shape const& shape) const {
-    std::int64_t const line =
-        workspace_plan::alignment / static_cast<std::int64_t>(sizeof(typename layout::value_type));
-    return choose_hidden_chunk({shape.tokens, shape.channels, widest()}, gradient.count - line, base::row_stride(shape),
+    return choose_hidden_chunk({shape.tokens, shape.channels, widest()}, gradient.count, base::row_stride(shape),
                                tile_columns);
   }
   /// How many entries a part has where the classifier's gradient is lent; 0: it is too small for that.
@@ -246,8 +245,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                                         loss_part_choice const& choice) {
     constexpr std::int64_t fewest_tokens = 128;
     std::int64_t const least = checked_multiply(where, min(shape.tokens, fewest_tokens),
-                                                checked_add(where, tile_columns, base::row_stride(shape))) +
-                               workspace_plan::alignment;
+                                                checked_add(where, tile_columns, base::row_stride(shape)));
     std::int64_t const all = checked_multiply(where, shape.tokens, choice.entries);
     return choice.is_apart ? max(all, least) : all;
   }
