@@ -3,10 +3,10 @@
 ///
 /// With memory for the softmaxes (`4GiB`) these are three: the logits, and their gradient with the classifier and with
 /// hidden states. In `160MiB`, in `10MiB`, with gradients in fp32, and in `10MiB_gradients_in_bf16` the logits are made
-/// twice, and so there are four. `ms` is the median of both passes in turns with those products by cuBLAS, `products_ms`, each by the fastest of the algorithms that it proposes, of the
-/// same hidden states and classifier and of the same gradient by the logits in bf16. `over_products` is the first over
-/// the second. `forward_ms` and `backward_ms` are medians of the passes in turns with each other. `extra_MiB` is what
-/// the plan says.
+/// twice, and so there are four. `ms` is the median of both passes in turns with those products by cuBLAS,
+/// `products_ms`, each by the fastest of the algorithms that it proposes, of the same hidden states and classifier and
+/// of the same gradient by the logits in bf16. `over_products` is the first over the second. `forward_ms` and
+/// `backward_ms` are medians of the passes in turns with each other. `extra_MiB` is what the plan says.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The regions of a loss's forward pass, `loss_regions`, and what that pass can leave for the backward pass behind them,
-/// `loss_mark_regions`. linear_loss_regions.hpp goes on with the regions of the backward pass.
+/// The regions of a loss's forward pass, `loss_regions`, and behind them what that pass can leave for the backward
+/// pass, `loss_mark_regions`. linear_loss_regions.hpp goes on with the regions of the backward pass.
 #pragma once
 
 #include <cstdint>
