@@ -127,7 +127,8 @@ def products_table():
         for name, size in CLASSIFIERS.values() for data in ["zipf", "spread"]
         for memory, how in [("4GiB", "with memory for the softmaxes, 3 products"),
                             ("160MiB", "usual memory, 4 products"),
-                            ("10MiB", "little memory, gradients in fp32, 4 products")]])
+                            ("10MiB", "little memory, gradients in fp32, 4 products"),
+                            ("10MiB_gradients_in_bf16", "little memory, gradients in bf16, 4 products")]])
 
 
 # What no collective has these options for.

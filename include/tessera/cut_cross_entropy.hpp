@@ -99,7 +99,9 @@
 /// Memory: a forward pass of 8192 tokens takes about 768 KiB, whatever the vocabulary is. A backward pass takes at most
 /// `workspace_budget`, by default 160 MiB, or what 32 MiB of G need. With a larger budget, and with nothing left out,
 /// the forward pass on a GPU may keep 16-bit softmaxes, which the next backward() uses up: another backward() needs
-/// another forward(). plan.describe() says what each region takes, and the page counts operations and bytes.
+/// another forward(). With a small one, as 10 MiB for 8192 tokens, backward() uses memory of gradients that it has not
+/// written yet (detail/gradients_apart.hpp). plan.describe() says what each region takes, and the page counts
+/// operations and bytes.
 #pragma once
 
 #include <tessera/algorithm/loss/linear_loss.hpp>

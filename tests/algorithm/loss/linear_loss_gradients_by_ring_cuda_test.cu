@@ -11,6 +11,7 @@
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
 #include "algorithm/loss/strict_executor.cuh"
+#include "support/apart_gradients.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -47,6 +48,14 @@ TEST_CASE("rings go through several parts of a vocabulary", "[cuda]") {
   p.options.workspace_budget = std::int64_t{1} << 20;  // a few tiles at a time
   check_on_device<loss_of_bf16, bfloat16>(p, narrow, rounded, strict<ring_executor>());
   check_on_device<loss_of_bf16, float>(p, narrow, rounded, strict<ring_executor>());
+}
+
+TEST_CASE("rings make gradients of 16 bits without room for lower halves of all tokens", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::vector<std::int64_t> const& extents :
+       {std::vector<std::int64_t>{600, 2200, 200}, {600, 1100, 200}, {600, 900, 200}}) {
+    check_all_apart<loss_of_bf16, bfloat16>(strict<ring_executor>(), extents, rounded);
+  }
 }
 
 TEST_CASE("rings take every option of the loss", "[cuda]") {

@@ -308,6 +308,39 @@ TEST_CASE("what is cleared together are whole regions that lie next to each othe
         workspace_plan::alignment);
 }
 
+TEST_CASE("10 MiB suffice for both gradients, of whatever type, of large classifiers", "[host]") {
+  using wide = gemm_tile<bfloat16, shape<128, 128, 16>>;
+  using narrow = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, bfloat16>;
+  using exact = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, float>;
+  linear_loss_options const little{.workspace_budget = std::int64_t{10} << 20};
+  for (linear_loss_shape const& s : {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
+    CHECK(exact("test", s, little, loss_entry_use::all, 0).plan.bytes() <= little.workspace_budget);
+    narrow const found("test", s, little, loss_entry_use::all, 0);
+    CHECK(found.plan.bytes() <= little.workspace_budget);
+    REQUIRE(found.is_apart);
+    CHECK(bytes_of(found.plan, "lower halves of hidden gradients") == 0);
+    // Lent memory has room for parts of the usual size, and a quarter of the classifier's rows is enough for them.
+    std::int64_t const entries = narrow::lent_entries(s);
+    CHECK(entries * s.tokens * 2 >= std::int64_t{96} << 20);
+    CHECK((entries + 1) * s.tokens * 2 + s.tokens * s.channels * 2 <= s.vocabulary * s.channels * 2 / 4);
+    std::uint16_t other[1] = {};
+    CHECK(found.narrowed("test", s, entries, {reinterpret_cast<bfloat16*>(other), other, nullptr}).has_value());
+    // Hidden states alone have room for some tokens with their lower halves.
+    loss_chunk const chunk = found.hidden_chunk(s);
+    CHECK((chunk.tokens >= 256 && chunk.tokens % 256 == 0 && chunk.entries >= 128));
+    linear_loss_shape const some{chunk.tokens, s.vocabulary, s.channels};
+    auto const parts = found.narrowed("test", some, chunk.entries);
+    REQUIRE(parts.has_value());
+    CHECK(parts->remains.count == chunk.tokens * s.channels);
+    CHECK(parts->remains.offset >= parts->gradient.offset + parts->gradient.count * 2);
+    CHECK(parts->remains.offset + parts->remains.count * 2 <= found.kept_for_hidden.offset);
+    CHECK(!found.narrowed("test", some, chunk.entries + 128));
+    // A map knows tokens by their numbers among all.
+    CHECK_THROWS_AS(narrow("test", s, little, loss_entry_use::mapped, 0), value_error);
+    CHECK(!narrow("test", s, {.workspace_budget = std::int64_t{160} << 20}, loss_entry_use::all, 0).is_apart);
+  }
+}
+
 TEST_CASE("regions of little memory have room for the parts that are chosen for it", "[host]") {
   using wide = gemm_tile<bfloat16, shape<128, 128, 16>>;
   using exact = detail::loss_gradient_regions<wide, lse_reducer<float>, gradient_filter<0, 128, 128>, float>;

@@ -258,10 +258,10 @@ struct linear_loss {
                                        prepare.rows, late_scale};
       exec.run(scale, scale.groups());
     }
-    run(exec, loss_gradient_call<gradient_regions<Gradient>, Map, Targets>{
-                  shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-                  upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space,
-                  status_of(exec, {back}), targets, progress});
+    detail::run_gradients(exec, loss_gradient_call<gradient_regions<Gradient>, Map, Targets>{
+                                    shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                                    upstream.entropy.data != nullptr, thresholds_of(options), out, regions, space,
+                                    status_of(exec, {back}), targets, progress});
     progress.tell(shape.tokens);
   }
 
@@ -386,7 +386,7 @@ struct linear_loss {
   static detail::loss_entry_use entry_use(Exec const& exec, linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
     if (min(thresholds.hidden, thresholds.classifier) <= 0) {
-      return detail::loss_entry_use::all;
+      return leaves_logits<Map> ? detail::loss_entry_use::all : detail::loss_entry_use::mapped;
     }
     bool const orders = orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return orders ? detail::loss_entry_use::ordered : detail::loss_entry_use::marked;

@@ -83,11 +83,12 @@ struct warpgroup_loss_gradients {
   /// Enqueues all launches: for all tokens together, or where memory is short for some of them after the others.
   void run() const {
     token_chunks<Call> const chunks{call};
-    loss_chunk const chunk = chunks.extents();
-    if (chunk.tokens == call.shape.tokens) {
+    if (!chunks.are_wanted()) {
       return run_tokens();
     }
-    chunks.each(chunk, [&](Call const& some) { warpgroup_loss_gradients{exec, some, blocks, false}.run_tokens(); });
+    chunks.each(chunks.extents(), [&](Call const& some) {
+      warpgroup_loss_gradients{exec, some, blocks, false}.run_tokens();
+    });
   }
 
  private:
@@ -102,7 +103,7 @@ struct warpgroup_loss_gradients {
     prepare_loss_parts<value_type> const prepare{
         {call.tokens, space[regions.rows], call.hidden, is_ordered ? space[regions.slot_of].data : nullptr,
          space[regions.factors], space[regions.unclean], space[regions.kept_blocks()]},
-        {range_from(regions.kept, regions.entries), is_ordered ? alive_blocks_of(call) : matrix_view<std::uint8_t>{},
+        {range_from(begin(), regions.entries), is_ordered ? alive_blocks_of(call) : matrix_view<std::uint8_t>{},
          regions.token_blocks, make_gradient::columns, policy.band, tile_lists(), space[regions.tile_count]}};
     exec.run(prepare, prepare.groups());
     operand_maps const maps = map_operands();
@@ -110,7 +111,7 @@ struct warpgroup_loss_gradients {
       use_softmaxes(maps);
     }
     part_walk const walk = parts();
-    for (std::int64_t first = regions.kept; first < call.shape.vocabulary; first = walk.end_of(first)) {
+    for (std::int64_t first = begin(); first < regions.end_entry; first = walk.end_of(first)) {
       run_part(first_entries_of(regions.part(space, call.shape, first), walk.end_of(first) - first), maps);
     }
   }
@@ -167,8 +168,10 @@ struct warpgroup_loss_gradients {
   [[nodiscard]] bool is_awaited() const {
     return call.progress.is_wanted() && call.out.hidden.data != nullptr && !is_ordered;
   }
+  /// The first entry whose logits are made.
+  [[nodiscard]] std::int64_t begin() const { return max(call.regions.kept, call.regions.first_entry); }
   [[nodiscard]] part_walk parts() const {
-    return part_walk::of(call.regions.kept, call.regions.entries, call.shape.vocabulary, is_awaited());
+    return part_walk::of(begin(), call.regions.entries, call.regions.end_entry, is_awaited());
   }
 
   loss_part_range range_of(std::int64_t first) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/gradients_apart.hpp>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/algorithm/loss/hidden_progress.hpp>
 #include <tessera/algorithm/loss/linear_loss_regions.hpp>
@@ -13,6 +14,8 @@
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -28,6 +31,7 @@
 #include <tessera/tile/source/filtered.hpp>
 #include <tessera/tile/source/gathered_columns.hpp>
 #include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/tuning/loss/part_costs.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -122,6 +126,13 @@ auto logits_of_part(Call const& call, loss_gradient_part<typename Call::value_ty
   }
 }
 
+/// The lower halves of sums of `count` rows, from `first` on.
+template <class Call>
+matrix_view<std::uint16_t> remains_from(Call const& call, std::int64_t first, std::int64_t count) {
+  auto const all = call.regions.remains_of(call.space, call.shape);
+  return Call::regions_type::has_remains ? rows_of(all, first, count) : all;
+}
+
 /// Enqueues the product of `count` rows of a part's gradient, from `first` on, with the classifier. Parts are added up
 /// one by one, in fp32 and in order.
 template <Executor Exec, class Call, class Gradient>
@@ -136,9 +147,8 @@ void add_to_hidden(Exec const& exec, Call const& call, loss_gradient_part<typena
       {rows_of(part.gradient, first, count), rows_of(kept, first / block_rows, divide_up(count, block_rows)),
        Call::blocks::block_rows, Call::blocks::block_columns},
       {classifier_of(call, part).transposed()},
-      {target, call.regions.remains_of(call.space, call.shape),
-       array_view<std::int64_t>(&call.tokens.order[first], count), call.space[call.regions.late_scale].data,
-       part.first == 0, is_last(call, part), call.out.accumulate_hidden}};
+      {target, remains_from(call, first, count), array_view<std::int64_t>(&call.tokens.order[first], count),
+       call.space[call.regions.late_scale].data, part.first == 0, is_last(call, part), call.out.accumulate_hidden}};
   exec.run(product, product.tiles());
 }
 
@@ -180,6 +190,49 @@ void write_classifier(Exec const& exec, Call const& call, loss_gradient_part<typ
   exec.run(product, product.tiles());
 }
 
+/// Enqueues the gradients by rows of the list of tokens, those of the call, before which it has `rows_before`.
+template <Executor Exec, class Regions, LogitMap Map, class Targets>
+void run_rows(Exec const& exec, loss_gradient_call<Regions, Map, Targets> const& call, std::int64_t rows_before) {
+  for (std::int64_t first = call.regions.first_entry; first < call.regions.end_entry; first += call.regions.entries) {
+    auto const part = call.regions.part(call.space, call.shape, first);
+    convert_part(exec, call, rows_in_order{first}, part.gradient.extent(1));
+    auto const logits = logits_of_part(call, part);
+    loss_gradient_tiles<tile_with_band<typename Regions::tile>, typename Regions::filter, Map,
+                        typename Targets::wanted_type> const tiles{
+        logits,
+        call.tokens,
+        call.space[call.regions.rows],
+        call.smoothing,
+        call.thresholds,
+        part,
+        call.targets.wanted(call.space[call.regions.late_scale].data),
+        rows_before};
+    exec.run(tiles, tiles.groups());
+    add_to_hidden(exec, call, part, call.out.hidden);
+    write_classifier(exec, call, part, call.out.classifier);
+    write_bias(exec, call, part, call.out.bias);
+  }
+}
+
+/// Enqueues the gradient of hidden states by some rows of the list of tokens, from `first` on.
+template <Executor Exec, class Call>
+void run_some_rows(Exec const& exec, Call const& call, std::int64_t first, loss_chunk const& chunk) {
+  linear_loss_shape const some{chunk.tokens, call.shape.vocabulary, call.shape.channels};
+  auto regions = call.regions.narrowed(Call::function, some, chunk.entries);
+  check<value_error>(regions.has_value(), Call::function, ": ", chunk.tokens, " tokens and ", chunk.entries,
+                     " entries have no room in the workspace");
+  regions->rows = {regions->rows.offset + first * static_cast<std::int64_t>(sizeof(loss_row_gradient)), chunk.tokens};
+  loss_token_list tokens = call.tokens;
+  tokens.order = {&tokens.order[first], chunk.tokens};
+  tokens.labels = {&tokens.labels[first], chunk.tokens};
+  auto logits = call.logits;
+  logits.hidden.order = tokens.order;
+  run_rows(exec,
+           Call{some, logits, call.hidden, tokens, call.smoothing, call.has_entropies, call.thresholds, call.out,
+                *regions, call.space, call.status, call.targets, call.progress.from(first)},
+           first);
+}
+
 }  // namespace detail
 
 /// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory. An executor
@@ -211,6 +264,17 @@ inline constexpr bool has_ring_loss = !std::is_same_v<typename loss_tile<Tile>::
 
 namespace detail {
 
+/// Enqueues the gradients of a call. Call: a loss_gradient_call.
+template <Executor Exec, class Call>
+void run_gradients(Exec const& exec, Call const& call) {
+  if constexpr (Call::regions_type::has_remains && !Call::layout::has_source) {
+    if (call.regions.is_apart) {
+      return gradients_apart<Exec, Call>{exec, call}.make_all();
+    }
+  }
+  run(exec, call);
+}
+
 /// A number for so many entries whose softmaxes are kept, and for where their references lie.
 template <Executor Exec>
 std::int64_t kept_form(Exec const& exec, std::int64_t entries) {
@@ -227,23 +291,12 @@ void run_portably(Exec const& exec, loss_gradient_call<Regions, Map, Targets> co
         call.tokens.row_of, call.space[call.regions.late_scale].data, call.out.hidden, call.out.accumulate_hidden};
     exec.run(clear, clear.groups());
   }
-  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.regions.entries) {
-    auto const part = call.regions.part(call.space, call.shape, first);
-    detail::convert_part(exec, call, detail::rows_in_order{first}, part.gradient.extent(1));
-    auto const logits = detail::logits_of_part(call, part);
-    loss_gradient_tiles<tile_with_band<typename Regions::tile>, typename Regions::filter, Map,
-                        typename Targets::wanted_type> const tiles{
-        logits,
-        call.tokens,
-        call.space[call.regions.rows],
-        call.smoothing,
-        call.thresholds,
-        part,
-        call.targets.wanted(call.space[call.regions.late_scale].data)};
-    exec.run(tiles, tiles.groups());
-    detail::add_to_hidden(exec, call, part, call.out.hidden);
-    detail::write_classifier(exec, call, part, call.out.classifier);
-    detail::write_bias(exec, call, part, call.out.bias);
+  if (!call.regions.is_apart) {
+    return detail::run_rows(exec, call, 0);
+  }
+  loss_chunk const chunk = call.regions.hidden_chunk(call.shape);
+  for (std::int64_t first = 0; first < call.shape.tokens; first += chunk.tokens) {
+    detail::run_some_rows(exec, call, first, {min(chunk.tokens, call.shape.tokens - first), chunk.entries});
   }
 }
 

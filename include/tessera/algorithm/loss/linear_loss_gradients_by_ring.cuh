@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/loss/detail/part_walk.hpp>
+#include <tessera/algorithm/loss/detail/token_chunks.cuh>
 #include <tessera/algorithm/loss/detail/write_bias.hpp>
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/logit_map.hpp>
@@ -67,7 +68,19 @@ struct ring_loss_gradients {
                "rows of the classifier's gradient do not begin at multiples of 16 bytes"));
   }
 
+  /// Enqueues all launches: for all tokens together, or where memory is short for some of them after the others.
   void run() const {
+    if (!call.regions.is_apart) {
+      return run_tokens();
+    }
+    token_chunks<Call> const chunks{call};
+    chunks.each(chunks.extents(), [&](Call const& some) { ring_loss_gradients{exec, some}.run_tokens(); });
+  }
+
+ private:
+  using part_type = loss_gradient_part<value_type>;
+
+  void run_tokens() const {
     auto const& regions = call.regions;
     auto const& space = call.space;
     make_loss_factors<value_type> const prepare{call.tokens,
@@ -81,19 +94,17 @@ struct ring_loss_gradients {
     if constexpr (UsesSoftmaxes) {
       use_softmaxes();
     }
-    std::int64_t const begin = UsesSoftmaxes ? regions.kept : 0;
-    part_walk const walk = part_walk::of(begin, entries_of_part(), call.shape.vocabulary, is_awaited());
-    for (std::int64_t first = begin; first < call.shape.vocabulary; first = walk.end_of(first)) {
+    std::int64_t const begin = UsesSoftmaxes ? regions.kept : regions.first_entry;
+    part_walk const walk = part_walk::of(begin, entries_of_part(), regions.end_entry, is_awaited());
+    for (std::int64_t first = begin; first < regions.end_entry; first = walk.end_of(first)) {
       std::int64_t const count = walk.end_of(first) - first;
-      std::int64_t const entries = walk.is_short(first) ? count : walk.entries;
+      bool const is_short = walk.is_short(first) || first + count < call.shape.vocabulary;
+      std::int64_t const entries = is_short ? count : walk.entries;
       bool const is_like_last_one = first > walk.first_whole() && count == walk.entries;
       run_part({first, entries, call.shape.vocabulary, nullptr, nullptr},
                first_entries_of(regions.part(space, call.shape, first), count), is_like_last_one);
     }
   }
-
- private:
-  using part_type = loss_gradient_part<value_type>;
 
   static bool is_writable(matrix_view<gradient_type> target) {
     return target.data == nullptr || row_chunks<gradient_type const>{target}.is_aligned();

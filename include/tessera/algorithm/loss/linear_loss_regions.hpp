@@ -8,7 +8,9 @@
 #include <optional>
 #include <type_traits>
 
+#include <tessera/algorithm/loss/detail/forward_regions.hpp>
 #include <tessera/algorithm/loss/detail/largest_within.hpp>
+#include <tessera/algorithm/loss/detail/lent_memory.hpp>
 #include <tessera/algorithm/loss/detail/remembered_regions.hpp>
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 #include <tessera/core/bfloat16.hpp>
@@ -38,163 +40,6 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The `count` rows of a matrix that begin with row `first`.
-template <class T>
-matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t count) {
-  return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
-}
-
-/// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass
-/// finds it whatever the extents were.
-template <class Tile, LogitReducer Statistics>
-struct loss_regions {
-  using layout = loss_tile<Tile>;
-  workspace_plan plan;
-  std::int64_t splits;
-  region<std::uint64_t> stamp;
-  region<std::int64_t> order;
-  region<std::int64_t> row_of;
-  region<std::int32_t> labels;
-  region<std::int64_t> count;
-  region<float> poison;
-  region<float> targets;
-  region<float> row_lse;
-  region<float> row_entropy;
-  region<float> scale;
-  region<loss_sums> sums;
-  region<typename Statistics::state_type> states;
-  std::int64_t band_entries;  ///< entries whose rows a band has; 0: the classifier is a matrix in memory
-  region<typename layout::value_type> band;
-
-  /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes. `least_splits`: room for
-  /// states of each row. `budget`: that of the options, by which bands of a source's rows are chosen.
-  loss_regions(char const* where, linear_loss_shape const& shape,
-               workspace_plan::record record = workspace_plan::record::entries, std::int64_t least_splits = 0,
-               std::int64_t budget = 0)
-      : plan(where, record),
-        splits(max(splits_of(shape), least_splits)),
-        stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
-        order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
-        row_of(plan.add<std::int64_t>("rows of tokens", shape.tokens)),
-        labels(plan.add<std::int32_t>("their labels", shape.tokens)),
-        count(plan.add<std::int64_t>("how many they are", 1)),
-        poison(plan.add<float>("bad labels", 1)),
-        targets(plan.add<float>("logits of labels", shape.tokens)),
-        row_lse(plan.add<float>("log-sum-exps", shape.tokens)),
-        row_entropy(plan.add<float>("entropies", shape.tokens)),
-        scale(plan.add<float>("scale of gradients", 1)),
-        sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
-        states(
-            plan.add<typename Statistics::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))),
-        band_entries(layout::has_source ? loss_band_entries(shape.vocabulary, row_bytes(shape), budget) : 0),
-        band(plan.add<typename layout::value_type>("rows of a band of the classifier",
-                                                   checked_multiply(where, band_entries, row_stride(shape)))) {}
-
-  /// Elements from a row of a band to the next, so that rows begin at multiples of 16 bytes.
-  static std::int64_t row_stride(linear_loss_shape const& shape) {
-    return divide_up(shape.channels, std::int64_t{8}) * 8;
-  }
-  static std::int64_t row_bytes(linear_loss_shape const& shape) {
-    return row_stride(shape) * static_cast<std::int64_t>(sizeof(typename layout::value_type));
-  }
-  /// The first rows of the band, at most band_entries.
-  matrix_view<typename layout::value_type> band_rows(workspace const& space, linear_loss_shape const& shape,
-                                                     std::int64_t row_count) const {
-    return {space[band].data, {row_count, shape.channels}, {row_stride(shape), 1}};
-  }
-
-  /// The number of splits of the vocabulary, each with a state for each token: enough groups to fill any machine, and
-  /// at least 6, for programs in which several workers share rows of larger tiles. It does not depend on the machine,
-  /// so that results do not, either.
-  static std::int64_t splits_of(linear_loss_shape const& shape) {
-    constexpr std::int64_t enough_groups = 512;
-    constexpr std::int64_t fewest_splits = 6;
-    std::int64_t const rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
-    std::int64_t const columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
-    return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));
-  }
-
-  loss_token_list token_list(workspace const& space) const {
-    return {space[order], space[row_of], space[labels], space[count]};
-  }
-  matrix_view<typename Statistics::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
-    return {space[states].data, {splits, tokens}};
-  }
-};
-
-/// The regions that a forward pass can fill for the backward pass, after those that it needs itself.
-template <class Tile, LogitReducer Statistics>
-struct loss_mark_regions : loss_regions<Tile, Statistics> {
-  using base = loss_regions<Tile, Statistics>;
-  using value_type = typename base::layout::value_type;
-  std::int64_t token_blocks;
-  std::int64_t words;  ///< words of a row of marks, each for 32 entries of the vocabulary
-  region<std::uint32_t> live;
-  region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
-  region<loss_bound> bounds;
-  region<known_loss> known;
-  std::int64_t kept;         ///< entries whose softmaxes are kept
-  std::int64_t kept_stride;  ///< elements from the softmaxes of one token to those of the next
-  region<value_type> softmaxes;
-  std::int64_t reference_tiles;  ///< tiles of entries with references of their own; 0 where these are in signs
-  region<float> references;      ///< what kept softmaxes are relative to (kept_softmaxes)
-  region<float> shared_references;
-  region<std::int32_t> is_uneven;
-  region<std::int32_t> softmax_state;
-
-  /// `use`: whether a backward pass may leave something out, and so uses marks and the bounds that make them.
-  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape,
-                             loss_entry_use use = loss_entry_use::marked, kept_entries of_kept = {},
-                             workspace_plan::record record = workspace_plan::record::entries, std::int64_t budget = 0)
-      : base(where, shape, record, of_kept.count > 0 ? most_states_with_softmaxes : 0, budget),
-        token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
-        words(use != loss_entry_use::all ? divide_up(shape.vocabulary, std::int64_t{32}) : 0),
-        live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
-        is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
-        bounds(this->plan.template add<loss_bound>(
-            "bounds of log-sum-exps", words > 0 ? checked_multiply(where, this->splits, shape.tokens) : 0)),
-        known(this->plan.template add<known_loss>("known parts of log-sum-exps", words > 0 ? shape.tokens : 0)),
-        kept(of_kept.count),
-        kept_stride(divide_up(kept, std::int64_t{base::layout::columns}) * base::layout::columns),
-        softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
-        reference_tiles(of_kept.in_signs ? 0 : divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries})),
-        references(this->plan.template add<float>("references of softmaxes",
-                                                  checked_multiply(where, reference_tiles, shape.tokens))),
-        shared_references(this->plan.template add<float>("references that tiles share", kept > 0 ? shape.tokens : 0)),
-        is_uneven(this->plan.template add<std::int32_t>("whether they do not", kept > 0 ? shape.tokens : 0)),
-        softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
-
-  /// Bytes that the forward pass needs by itself.
-  std::int64_t forward_bytes() const { return live.offset; }
-  /// The marks and the note whether there are any, which lie next to each other: they are cleared together.
-  region<std::uint32_t> marks_with_note() const {
-    constexpr auto size = static_cast<std::int64_t>(sizeof(std::uint32_t));
-    return {live.offset, (is_marked.offset - live.offset) / size + is_marked.count};
-  }
-  /// Whether a workspace is one of both passes: it has room for marks, too, or for the note that there are none.
-  bool is_for_both(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
-  /// Whether a workspace has room for the softmaxes that are kept, too.
-  bool has_softmaxes(workspace const& space) const { return kept > 0 && space.bytes() >= this->plan.bytes(); }
-
-  loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
-    return {{space[live].data, {token_blocks, words}},
-            {space[bounds].data, {this->splits, shape.tokens}},
-            space[known],
-            space[is_marked],
-            threshold};
-  }
-  kept_softmaxes<value_type> kept_in(workspace const& space, linear_loss_shape const& shape) const {
-    if (kept == 0) {
-      return {};
-    }
-    return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
-            {space[references].data, {reference_tiles, shape.tokens}},
-            space[shared_references],
-            space[is_uneven],
-            space[softmax_state]};
-  }
-};
-
 /// How a backward pass cuts the vocabulary into parts: the entries whose softmaxes are kept, if any, are one part;
 /// further parts have the entries whose logits are made again. Programs that do not use kept softmaxes make all logits
 /// again, in the softmaxes' place where those of all entries are kept, with lower halves of sums in the place of scaled
@@ -218,7 +63,11 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       scalar_traits<typename layout::value_type>::exponent_bits < scalar_traits<float>::exponent_bits;
   static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  ///< float results hold whole sums
   std::int64_t entries;                                                  ///< entries of a part: whole tiles
-  std::int64_t parts;  ///< the number of parts whose logits are made again
+  bool is_apart;              ///< whether a workspace has no room for lower halves of all tokens (gradients_apart.hpp)
+  std::int64_t most_entries;  ///< for how many entries lists have room, beyond those of a part
+  std::int64_t first_entry = 0;  ///< gradients are made from this entry on
+  std::int64_t end_entry;        ///< one past the last entry that they are made of
+  std::int64_t parts;            ///< the number of parts whose logits are made again
   std::int64_t row_blocks;
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
@@ -247,13 +96,14 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   region<std::int32_t> in_order;
   region<std::uint8_t> alive_blocks;
   region<typename layout::value_type> gathered;
+  lent_gradient_memory<typename layout::value_type> lent = {};  ///< what is used in place of regions
 
   /// `use`: whether something may be left out, and the executor takes entries in another order then.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
                         loss_entry_use use, kept_entries of_kept,
                         workspace_plan::record record = workspace_plan::record::entries)
       : loss_gradient_regions(where, {shape, of_kept, options.workspace_budget, use}, record,
-                              entries_within(where, shape, use, of_kept, options.workspace_budget)) {}
+                              parts_within(where, shape, use, of_kept, options.workspace_budget)) {}
 
   /// The entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace. `in_signs`: see
   /// kept_entries.
@@ -279,8 +129,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   /// The part that begins with entry `first`.
   loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
                                                        std::int64_t first) const {
-    typename layout::value_type* const data = space[keeps_all(shape) ? this->softmaxes : gradient].data;
-    return part_of(space, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
+    typename layout::value_type* const own = space[keeps_all(shape) ? this->softmaxes : gradient].data;
+    typename layout::value_type* const data = lent.gradient != nullptr ? lent.gradient : own;
+    return part_of(space, first, {data, {shape.tokens, min(entries, end_entry - first)}, {entries, 1}});
   }
 
   /// What the forward pass of this workspace has left, if there was one.
@@ -289,25 +140,32 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   }
   /// The sums of so many columns of a part, at most `entries`.
   matrix_view<float> column_sums_of(workspace const& space, std::int64_t columns) const {
-    return {space[column_sums].data, {row_tiles, columns}, {entries, 1}};
+    float* const data = lent.column_sums != nullptr ? lent.column_sums : space[column_sums].data;
+    return {data, {row_tiles, columns}, {entries, 1}};
   }
   matrix_view<typename layout::value_type> scaled_hidden_of(workspace const& space,
                                                             linear_loss_shape const& shape) const {
     return {space[scaled_hidden].data, {shape.tokens, shape.channels}, {base::row_stride(shape), 1}};
   }
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
-    return {space[remains].data, {shape.tokens, shape.channels}, {base::row_stride(shape), 1}};
+    std::uint16_t* const data = lent.remains != nullptr ? lent.remains : space[remains].data;
+    return {data, {shape.tokens, shape.channels}, {base::row_stride(shape), 1}};
   }
 
-  /// The same memory for parts of fewer tokens and more entries; nothing where some region is too small for that.
-  std::optional<loss_gradient_regions> narrowed(char const* where, linear_loss_shape const& some,
-                                                std::int64_t entry_count) const {
+  /// The same memory for parts of fewer tokens and more entries; nothing where some region is too small for that. Of
+  /// a workspace that is apart, lower halves are behind the gradient of a part, unless other memory is lent.
+  std::optional<loss_gradient_regions> narrowed(
+      char const* where, linear_loss_shape const& some, std::int64_t entry_count,
+      lent_gradient_memory<typename layout::value_type> const& other = {}) const {
     loss_gradient_regions const planned(where, {some, 0, 0, loss_entry_use::all}, workspace_plan::record::sizes,
-                                        entry_count);
+                                        {entry_count, false});
     loss_gradient_regions made = *this;
     made.token_blocks = planned.token_blocks;
     made.entries = planned.entries;
     made.parts = planned.parts;
+    made.most_entries = 0;
+    made.is_apart = false;
+    made.lent = other;
     made.row_blocks = planned.row_blocks;
     made.row_tiles = planned.row_tiles;
     bool fits = !layout::has_source || entry_count <= this->band_entries;
@@ -315,10 +173,19 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
       fits = fits && (planned.*member).count <= (made.*member).count;
       (made.*member).count = (planned.*member).count;
     };
-    take(&loss_gradient_regions::gradient);
+    if (other.gradient == nullptr) {
+      constexpr auto size = static_cast<std::int64_t>(sizeof(typename layout::value_type));
+      static_assert(tile_columns % 8 == 0, "tessera: lower halves begin at a multiple of 16 bytes, behind whole tiles");
+      std::int64_t const end = gradient.offset + gradient.count * size;
+      take(&loss_gradient_regions::gradient);
+      take(&loss_gradient_regions::column_sums);
+      if (is_apart) {
+        made.remains = {gradient.offset + made.gradient.count * size, planned.remains.count};
+        fits = fits && made.remains.offset + made.remains.count * std::int64_t{sizeof(std::uint16_t)} <= end;
+      }
+    }
     take(&loss_gradient_regions::kept_for_hidden);
     take(&loss_gradient_regions::kept_for_classifier);
-    take(&loss_gradient_regions::column_sums);
     take(&loss_gradient_regions::factors);
     take(&loss_gradient_regions::unclean);
     take(&loss_gradient_regions::list_counts);
@@ -327,6 +194,26 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     take(&loss_gradient_regions::tile_count);
     take(&loss_gradient_regions::counters);
     return fits ? std::optional(made) : std::nullopt;
+  }
+
+  /// The entries from `first` to `end` alone, of which the last part may have fewer where the vocabulary ends.
+  [[nodiscard]] loss_gradient_regions between(std::int64_t first, std::int64_t end) const {
+    loss_gradient_regions made = *this;
+    made.first_entry = first;
+    made.end_entry = end;
+    made.parts = divide_up(end - first, entries);
+    made.tile_count.count = made.parts;
+    return made;
+  }
+  /// How a workspace that is apart is used for the gradient of hidden states alone: some tokens after the others.
+  [[nodiscard]] loss_chunk hidden_chunk(linear_loss_shape const& shape) const {
+    return choose_hidden_chunk({shape.tokens, shape.channels, widest()}, gradient.count, base::row_stride(shape),
+                               tile_columns);
+  }
+  /// How many entries a part has where the classifier's gradient is lent; 0: it is too small for that.
+  static std::int64_t lent_entries(linear_loss_shape const& shape) {
+    return lent_gradient_entries<typename layout::value_type>(shape, base::row_stride(shape), layout::rows,
+                                                              tile_columns);
   }
 
   static std::int64_t slot_blocks(linear_loss_shape const& shape) {
@@ -341,7 +228,27 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
 
  private:
   static constexpr auto ordered = loss_entry_use::ordered;
-  std::int64_t widest() const { return max(entries, this->kept_stride); }
+  std::int64_t widest() const { return max(max(entries, this->kept_stride), most_entries); }
+  /// For how many entries there are lists where memory is lent: the classifier's gradient, or that of hidden states.
+  static std::int64_t most_lent(linear_loss_shape const& shape) {
+    std::int64_t const of_hidden = min(shape.channels, shape.vocabulary) / tile_columns * tile_columns;
+    return max(lent_entries(shape), of_hidden);
+  }
+  /// Tiles of 128 entries of all parts, for one panel, of whatever parts are made.
+  std::int64_t tiles_of_parts(linear_loss_shape const& shape) const {
+    std::int64_t const beyond = tile_columns % 128 != 0 ? divide_up(shape.vocabulary, tile_columns) : 0;
+    std::int64_t const all = divide_up(shape.vocabulary, std::int64_t{128}) + beyond + entry_blocks() + 1;
+    return is_apart ? max(all, parts * tiles_across()) : parts * tiles_across();
+  }
+  /// Elements of the gradient of a part: apart, so many tokens have room for lower halves at least.
+  static std::int64_t gradient_elements(char const* where, linear_loss_shape const& shape,
+                                        loss_part_choice const& choice) {
+    constexpr std::int64_t fewest_tokens = 128;
+    std::int64_t const least = checked_multiply(where, min(shape.tokens, fewest_tokens),
+                                                checked_add(where, tile_columns, base::row_stride(shape)));
+    std::int64_t const all = checked_multiply(where, shape.tokens, choice.entries);
+    return choice.is_apart ? max(all, least) : all;
+  }
 
   loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,
                                                           matrix_view<typename layout::value_type> values) const {
@@ -354,14 +261,17 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
   }
 
   loss_gradient_regions(char const* where, loss_part_search const& of, workspace_plan::record record,
-                        std::int64_t entry_count)
-      : loss_gradient_regions(where, of.shape, record, of.use, of.kept, entry_count, of.budget) {}
+                        loss_part_choice const& choice)
+      : loss_gradient_regions(where, of.shape, record, of.use, of.kept, choice, of.budget) {}
 
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record,
-                        loss_entry_use use, kept_entries of_kept, std::int64_t entry_count, std::int64_t budget)
+                        loss_entry_use use, kept_entries of_kept, loss_part_choice const& choice, std::int64_t budget)
       : base(where, shape, use, of_kept, record, budget),
-        entries(entry_count),
-        parts(divide_up(shape.vocabulary - this->kept, entry_count)),
+        entries(choice.entries),
+        is_apart(choice.is_apart),
+        most_entries(choice.is_apart ? most_lent(shape) : 0),
+        end_entry(shape.vocabulary),
+        parts(divide_up(shape.vocabulary - this->kept, entries)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
         row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
         rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
@@ -376,11 +286,11 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
                     ? region<std::uint16_t>{scaled_hidden.offset, has_remains ? scaled_hidden.count : 0}
                     : this->plan.template add<std::uint16_t>(
                           "lower halves of hidden gradients",
-                          has_remains && parts + (this->kept > 0 ? 1 : 0) > 1
+                          has_remains && !is_apart && parts + (this->kept > 0 ? 1 : 0) > 1
                               ? checked_multiply(where, shape.tokens, base::row_stride(shape))
                               : 0)),
         gradient(this->plan.template add<typename layout::value_type>(
-            "gradient of a part of the logits", keeps_all(shape) ? 0 : checked_multiply(where, shape.tokens, entries))),
+            "gradient of a part of the logits", keeps_all(shape) ? 0 : gradient_elements(where, shape, choice))),
         kept_for_hidden(this->plan.template add<std::uint8_t>(
             "blocks kept for hidden states", checked_multiply(where, row_blocks, widest() / program::block_columns))),
         kept_for_classifier(this->plan.template add<std::uint8_t>(
@@ -393,8 +303,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
             "lists of blocks", checked_add(where, checked_multiply(where, hidden_panels(shape), entry_blocks()),
                                            checked_multiply(where, entry_panels(), this->token_blocks)))),
         tiles(this->plan.template add<tile_coordinate>(
-            "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
-        tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
+            "lists of tiles", checked_multiply(where, hidden_panels(shape), tiles_of_parts(shape)))),
+        tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles",
+                                                         is_apart ? divide_up(shape.vocabulary, tile_columns) : parts)),
         counters(this->plan.template add<std::int32_t>(
             "counters of tiles", has_remains ? 0 : loss_part_counters::size(hidden_panels(shape)))),
         entry_of(this->plan.template add<std::int32_t>("order of entries", use == ordered ? shape.vocabulary : 0)),
@@ -415,10 +326,36 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
 
   /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB beside a band of a
   /// source's rows, or as many as make 32 MiB of gradient. A part of a source's rows is in a band.
-  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, loss_entry_use use,
-                                     kept_entries of_kept, std::int64_t budget) {
+  static loss_part_choice parts_within(char const* where, linear_loss_shape const& shape, loss_entry_use use,
+                                       kept_entries of_kept, std::int64_t budget) {
     thread_local remembered_search last;
-    return last.get({shape, of_kept, budget, use}, [&] { return search_entries(where, shape, use, of_kept, budget); });
+    return loss_part_choice::of_number(last.get({shape, of_kept, budget, use}, [&] {
+      std::int64_t const apart = search_apart(where, {shape, of_kept, budget, use});
+      return apart > 0 ? loss_part_choice{apart, true}.number()
+                       : loss_part_choice{search_entries(where, shape, use, of_kept, budget), false}.number();
+    }));
+  }
+
+  /// How many entries a part has where it takes more than half of the memory to keep lower halves of all tokens'
+  /// gradients, or more than there is, so that parts without these are more than twice as large; else 0. Those need
+  /// neither marks nor a map, nor softmaxes that are kept, nor bands of a source's rows.
+  static std::int64_t search_apart(char const* where, loss_part_search const& of) {
+    if (!has_remains || layout::has_source || of.use != loss_entry_use::all || of.kept.count > 0 || of.budget == 0) {
+      return 0;
+    }
+    std::int64_t const tiles = divide_up(of.shape.vocabulary, tile_columns);
+    auto const fitting = [&](bool apart) {
+      auto const bytes = [&](std::int64_t count) {
+        return loss_gradient_regions(where, of, workspace_plan::record::sizes, {count * tile_columns, apart})
+            .plan.bytes();
+      };
+      std::int64_t const found =
+          min(bytes(1), bytes(tiles)) <= of.budget ? largest_within({1, tiles}, of.budget, bytes) : 0;
+      return bytes(tiles) <= of.budget ? tiles : found;
+    };
+    std::int64_t const together = fitting(false);
+    std::int64_t const apart = together < tiles ? fitting(true) : 0;
+    return 2 * together < apart ? apart * tile_columns : 0;
   }
 
   static std::int64_t search_entries(char const* where, linear_loss_shape const& shape, loss_entry_use use,
@@ -431,12 +368,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     std::int64_t const tiles = layout::has_source ? min(all_tiles, band / tile_columns) : all_tiles;
     auto const bytes = [&](std::int64_t count) {
       return loss_gradient_regions(where, {shape, of_kept, budget, use}, workspace_plan::record::sizes,
-                                   count * tile_columns)
+                                   {count * tile_columns, false})
           .plan.bytes();
     };
     if (of_kept.count > 0 && of_kept.count == shape.vocabulary) {
-      return entries_within(where, shape, loss_entry_use::all, 0,
-                            0);  // of programs that make logits again all the same
+      return parts_within(where, shape, loss_entry_use::all, 0, 0)
+          .entries;  // of programs that make logits again all the same
     }
     std::int64_t const most = budget == 0 ? usual_budget + band * base::row_bytes(shape) : budget;
     std::int64_t const least = min(bytes(1), bytes(tiles));
@@ -461,10 +398,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Statistics> {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
       return loss_gradient_regions(where, {shape, {count, in_signs}, budget, loss_entry_use::all},
-                                   workspace_plan::record::sizes, entry_count)
+                                   workspace_plan::record::sizes, {entry_count, false})
           .plan.bytes();
     };
-    std::int64_t const usual = entries_within(where, shape, loss_entry_use::all, 0, 0);
+    std::int64_t const usual = parts_within(where, shape, loss_entry_use::all, 0, 0).entries;
     if (bytes(shape.vocabulary, usual) <= budget) {
       return shape.vocabulary;
     }

@@ -78,7 +78,8 @@ struct linear_loss_options {
   /// filtered.
   float classifier_threshold = -1.0F;
   /// The most bytes that the workspace may have; 0: 160 MiB, or what 32 MiB of gradient by the logits need. With a
-  /// larger budget forward() may keep softmaxes, which the next backward() uses up.
+  /// larger budget forward() may keep softmaxes, which the next backward() uses up. With a smaller one, gradients of 16
+  /// bits, and nothing left out, backward() uses gradients' own memory before it writes them.
   std::int64_t workspace_budget = 0;
 };
 

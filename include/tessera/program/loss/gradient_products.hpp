@@ -168,7 +168,7 @@ struct write_entries {
 template <class Gradient>
 struct accumulate_tokens {
   matrix_view<Gradient> target;        ///< tokens x channels
-  matrix_view<std::uint16_t> remains;  ///< tokens x channels; not used for float, nor if there is one part
+  matrix_view<std::uint16_t> remains;  ///< rows x channels; not used for float, nor if there is one part
   array_view<std::int64_t> order;      ///< the token of each row; negative: none
   float const* scale;                  ///< the last factor of all gradients
   bool is_first_part;                  ///< whether there are no sums yet
@@ -185,30 +185,30 @@ struct accumulate_tokens {
       detail::write_gradient(target(token, channel), sum * *scale, true);
       return;
     }
-    float const total = is_first_part ? sum : sum + before(token, channel);
+    float const total = is_first_part ? sum : sum + before(row, token, channel);
     if (is_last_part) {
       target(token, channel) = store<Gradient>(total * *scale);
     } else {
-      keep(token, channel, total);
+      keep(row, token, channel, total);
     }
   }
 
  private:
-  TESSERA_FN float before(std::int64_t token, std::int64_t channel) const {
+  TESSERA_FN float before([[maybe_unused]] std::int64_t row, std::int64_t token, std::int64_t channel) const {
     if constexpr (std::is_same_v<Gradient, float>) {
       return target(token, channel);
     } else {
       std::uint32_t const upper = bit_cast<std::uint16_t>(target(token, channel));
-      return bit_cast<float>(upper << 16 | remains(token, channel));
+      return bit_cast<float>(upper << 16 | remains(row, channel));
     }
   }
-  TESSERA_FN void keep(std::int64_t token, std::int64_t channel, float total) const {
+  TESSERA_FN void keep([[maybe_unused]] std::int64_t row, std::int64_t token, std::int64_t channel, float total) const {
     if constexpr (std::is_same_v<Gradient, float>) {
       target(token, channel) = total;
     } else {
       auto const bits = bit_cast<std::uint32_t>(total);
       target(token, channel) = bit_cast<Gradient>(static_cast<std::uint16_t>(bits >> 16));
-      remains(token, channel) = static_cast<std::uint16_t>(bits);
+      remains(row, channel) = static_cast<std::uint16_t>(bits);
     }
   }
 };

@@ -95,6 +95,7 @@ struct loss_gradient_tiles {
   gradient_thresholds thresholds;
   loss_gradient_part<value_type> part;  ///< where gradients go
   Targets targets = {};                 ///< what tokens want
+  std::int64_t rows_before = 0;         ///< rows of the list before those of these views
 
   /// How many tiles cover the entries of the part.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
@@ -108,7 +109,7 @@ struct loss_gradient_tiles {
     std::int64_t const column_tile = which / logits.row_tiles();
     std::int64_t const first_row = row_tile * layout::rows;
     auto const height =
-        static_cast<int>(clamp(tokens.count[0] - first_row, std::int64_t{0}, std::int64_t{layout::rows}));
+        static_cast<int>(clamp(tokens.count[0] - rows_before - first_row, std::int64_t{0}, std::int64_t{layout::rows}));
     for (int lane : group) {
       for (int block = lane; block < blocks; block += lanes) {
         scratch.for_hidden[block] = scratch.for_classifier[block] = 0;

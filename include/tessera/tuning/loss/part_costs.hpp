@@ -196,6 +196,35 @@ struct loss_chunk {
   return best;
 }
 
+/// Chooses loss_chunk for the gradient of hidden states alone, where `elements` of 16 bits hold the gradient by the
+/// logits of some tokens, of at most as many entries as `most` has, and the lower halves of these tokens' sums in rows
+/// of `row_stride`. Entries are a multiple of `step`. Fewer than 256 tokens only where memory suffices for no more.
+[[nodiscard]] constexpr loss_chunk choose_hidden_chunk(loss_part_extents const& most, std::int64_t elements,
+                                                       std::int64_t row_stride, std::int64_t step) {
+  constexpr loss_part_costs costs = loss_part_costs::of_two_launches();
+  auto const widest = [&](std::int64_t tokens) {
+    return min((elements / max(tokens, std::int64_t{1}) - row_stride) / step, most.entries / step) * step;
+  };
+  auto const cost = [&](loss_chunk const& chunk) {
+    std::int64_t const tiles = divide_up(chunk.tokens, costs.rows) * divide_up(most.channels, costs.product_columns);
+    double const steps = costs.made({chunk.tokens, most.channels, chunk.entries}) +
+                         costs.turns(tiles) * costs.steps_of(chunk.entries) + costs.launches;
+    return steps / static_cast<double>(chunk.tokens * chunk.entries);
+  };
+  std::int64_t const few = min(most.tokens, std::int64_t{128});
+  loss_chunk best{few, max(widest(few), step)};
+  for (std::int64_t tokens = min(most.tokens, std::int64_t{256}); tokens > 0 && widest(tokens) > 0;) {
+    loss_chunk const tried{tokens, widest(tokens)};
+    best = best.tokens < min(most.tokens, std::int64_t{256}) || cost(tried) < cost(best) ? tried : best;
+    std::int64_t const next = min(tokens + 256, most.tokens);
+    if (next == tokens) {
+      break;
+    }
+    tokens = next;
+  }
+  return best;
+}
+
 /// The products of the last part of a backward pass on sm_90a, beside a reduction of hidden states' gradients over
 /// ranks. Times are in steps.
 struct loss_products_beside_reduction {

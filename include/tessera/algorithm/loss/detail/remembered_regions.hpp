@@ -13,9 +13,15 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// What a backward pass knows of the vocabulary's entries beforehand: nothing, since all of them are used; marks of
-/// those that may matter; or marks, by which the executor takes entries in another order.
-enum class loss_entry_use { all, marked, ordered };
+/// What a backward pass knows of the vocabulary's entries beforehand: nothing, since all of them are used; the same for
+/// a map of logits, which knows tokens by their numbers among all; marks of those that may matter; or marks, by which
+/// the executor takes entries in another order.
+enum class loss_entry_use { all, mapped, marked, ordered };
+
+/// Whether there are marks.
+constexpr bool has_marks(loss_entry_use use) {
+  return use == loss_entry_use::marked || use == loss_entry_use::ordered;
+}
 
 /// Entries whose softmaxes are kept, and where the references of these lie (program/loss/kept_softmaxes.hpp).
 struct kept_entries {

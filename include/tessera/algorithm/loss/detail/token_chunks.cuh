@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `token_chunks`: a backward pass for some tokens after the others, in the memory of parts of all tokens, where
-/// gradients are fp32, so that those of the classifier can be added up.
+/// gradients are fp32, so that those of the classifier can be added up, or where that of hidden states alone is made
+/// (gradients_apart.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,14 @@ template <class Call>
 struct token_chunks {
   Call const& call;
 
+  /// Whether tokens are taken in chunks.
+  [[nodiscard]] bool are_wanted() const { return call.regions.is_apart || extents().tokens < call.shape.tokens; }
   /// How many tokens are taken at a time, with how many entries in a part: all, unless something is left out, or a map
   /// knows tokens by their numbers among all.
   [[nodiscard]] loss_chunk extents() const {
+    if (call.regions.is_apart) {
+      return call.regions.hidden_chunk(call.shape);
+    }
     loss_chunk const all{call.shape.tokens, call.regions.entries};
     bool const can_add = std::is_same_v<typename Call::gradient_type, float> &&
                          leaves_logits<typename Call::map_type> && call.regions.kept == 0 && !call.leaves_out();
