@@ -124,8 +124,8 @@ def short_filter_table(results):
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join([
         "| the filter on 8192 tokens and 49,152 entries: in their own order, ordered by use ([a "
-        "fine-tuning](bench/results/loss_fine_tuning.svg)) | blocks kept | error of the hidden states' gradient | of the "
-        "classifier's gradient | rows without any gradient |", "|---|---:|---:|---:|---:|",
+        "fine-tuning](bench/results/loss_fine_tuning.svg)) | blocks kept | error of the hidden states' gradient | of "
+        "the classifier's gradient | rows without any gradient |", "|---|---:|---:|---:|---:|",
         *lines])
 
 
