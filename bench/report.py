@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report_bars
 import report_charts
 import report_curves
+import report_losses
 import report_overview
 import report_real_model
 from report_contents import AWAITED, FIGURES, FIGURES_OF_FILE, PAGES, number
@@ -236,7 +237,8 @@ def not_measured(results):
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
     tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
-                  **{"not-measured": not_measured(results), "real-model-short": report_real_model.short_table(results)})
+                  **{"not-measured": not_measured(results), "real-model-short": report_real_model.short_table(results),
+                     "loss-filter-short": report_losses.short_filter_table(results)})
     for name, table in tables.items():
         begin, end = f"<!-- bench:{name} begin -->", f"<!-- bench:{name} end -->"
         if text.count(begin) != text.count(end) or text.count(begin) > 1:

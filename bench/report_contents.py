@@ -214,7 +214,7 @@ FIGURES_OF_FILE = {
         "cut_cross_entropy/log_probabilities_and_entropies/forward_backward_exact/bf16/spread/8192x256000x2304"])},
     # The time of a GPU's half alone over that of its part; of the classifier whose ratios are lower.
     "vocabulary_parallel.json": {f"parallel.loss.{key}_efficiency": ("value", "efficiency", [
-        f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x128256x4096"])
+        f"vocabulary_parallel/{operation}_exact/bf16/spread/2gpus/8192x256000x2304"])
         for key, operation in [("forward", "forward"), ("both", "forward_backward")]},
     # What the filter keeps and changes on a real classifier, with entries in the order of GPUs, and in their own.
     "loss_real.json": {f"cce.real.{key}": ("value", counter, [f"cut_cross_entropy/on_cpu/{passes}/bf16/smollm2/whole"])

@@ -109,6 +109,26 @@ def filter_beside_zipf_table():
         *((label.split(",")[0].replace("zipf", "synthetic zipf"), name) for label, name in gpu_rows())])
 
 
+def short_filter_table(results):
+    """The same beside entries in their own order, for the README: no more than real and synthetic data of one size."""
+    cpu, lines = "cut_cross_entropy/on_cpu/forward_backward", []
+    for label, data in [("SmolLM2's text and classifier", FILTERED_REAL), ("synthetic zipf data", FILTERED_ZIPF)]:
+        names = [f"{cpu}/bf16/{data}", f"{cpu}_ordered/bf16/{data}"]
+        if any(name not in results or results[name].error for name in names):
+            return "Not measured yet."
+        own, ordered = (results[name].counters for name in names)
+        pairs = [(own["kept"], ordered["kept_ordered"], 0),
+                 *((own[key], ordered[key], digits) for key, digits in [
+                     ("hidden_error", 2), ("classifier_error", 2), ("rows_without", 0)])]
+        cells = [f"{100 * one:.{digits}f}%, {100 * other:.{digits}f}%" for one, other, digits in pairs]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join([
+        "| the filter on 8192 tokens and 49,152 entries: in their own order, ordered by use ([a "
+        "fine-tuning](bench/results/loss_fine_tuning.svg)) | blocks kept | error of the hidden states' gradient | of "
+        "the classifier's gradient | rows without any gradient |", "|---|---:|---:|---:|---:|",
+        *lines])
+
+
 def fine_tuning_table():
     return ("fine-tuning of SmolLM2's whole classifier and an adapter", [
         "held-out loss before", "held-out loss after", "rows of the classifier that never move",

@@ -212,6 +212,12 @@ struct plain_classifier {
   }
 };
 
+/// Which gradients a run wants; others stay NaN.
+struct wanted_gradients {
+  bool hidden = true;
+  bool classifier = true;
+};
+
 /// Changes nothing of inputs.
 struct given_inputs {
   template <class Inputs>
@@ -226,7 +232,7 @@ template <class Loss, class Gradient, class Exec, class T, class Student = plain
 distillation_results<Gradient> run_distillation(Exec const& exec, distillation_problem<T> const& p,
                                                 decltype(Loss::inputs::divergence) const& given_divergence = {},
                                                 int times = 1, Student const& student = {}, Teacher const& teacher = {},
-                                                Change const& change = {}) {
+                                                Change const& change = {}, wanted_gradients const& want = {}) {
   auto const given = [&](auto const& values) {
     tessera::buffer<typename std::decay_t<decltype(values)>::value_type> memory(
         exec, static_cast<std::int64_t>(values.size()));
@@ -277,6 +283,8 @@ distillation_results<Gradient> run_distillation(Exec const& exec, distillation_p
   Loss::forward(exec, in, p.options, {loss.view(), divergence.view()}, space);
   tessera::linear_loss_gradients<Gradient> out{
       {by_hidden.data(), {s.tokens, s.channels}}, {by_classifier.data(), {s.vocabulary, s.channels}}, by_bias.view()};
+  out.hidden = want.hidden ? out.hidden : tessera::matrix_view<Gradient>{};
+  out.classifier = want.classifier ? out.classifier : tessera::matrix_view<Gradient>{};
   for (int i = 0; i < times; ++i) {
     Loss::backward(exec, in, p.options, p.upstream.empty() ? tessera::array_view<float const>{} : upstream.view(), out,
                    space);

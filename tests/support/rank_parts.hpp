@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/algorithm/loss/sequence_parallel.hpp>
+#include <tessera/view/matrix_view.hpp>
 
 #include "support/loss_reference.hpp"
 
@@ -27,6 +29,20 @@ inline tessera::vocabulary_part part_of_rank(int rank, int ranks, std::int64_t v
 template <class T>
 std::vector<T> rows_between(std::vector<T> const& rows, std::int64_t first, std::int64_t end, std::int64_t channels) {
   return rows.empty() ? rows : std::vector<T>(rows.begin() + first * channels, rows.begin() + end * channels);
+}
+
+/// Whether each rank of a loss has its part of the hidden states alone.
+template <class Loss>
+constexpr bool is_spread = false;
+template <class Loss>
+constexpr bool is_spread<tessera::sequence_parallel<Loss>> = true;
+
+/// The hidden states that a rank of a loss has: equal parts, or all.
+template <class Loss, class T>
+tessera::matrix_view<T const> hidden_of_rank(tessera::matrix_view<T const> const& hidden, int rank, int ranks) {
+  std::int64_t const parts = is_spread<Loss> ? ranks : 1;
+  std::int64_t const rows = hidden.extent(0) / parts;
+  return {hidden.data + rank % parts * rows * hidden.extent(1), {rows, hidden.extent(1)}};
 }
 
 /// A problem with a rank's rows of the classifier and of the bias.

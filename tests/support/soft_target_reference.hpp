@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -179,8 +180,16 @@ target_reference reference_targets(target_problem<T, Entry> const& p, upstream_s
   return result;
 }
 
+/// A matrix of gradients, or null where it has no memory: it is not wanted.
+template <class Gradient>
+tessera::matrix_view<Gradient> matrix_or_null(Gradient* data, std::int64_t size, std::int64_t rows,
+                                              std::int64_t columns) {
+  return size < rows * columns ? tessera::matrix_view<Gradient>{}
+                               : tessera::matrix_view<Gradient>{data, {rows, columns}};
+}
+
 /// Runs both passes with their own workspace, `times` times the second one. Gradients overwrite `found`, or are added
-/// to it.
+/// to it; those without memory there are not wanted.
 template <class Loss, class Gradient, class Executor, class T, class Entry, class Map>
 loss_results run_targets_into(Executor const& exec, target_problem<T, Entry> const& p, upstream_samples const& upstream,
                               Map const& map, gradient_results<Gradient>& found, bool accumulates, int times = 1) {
@@ -192,12 +201,13 @@ loss_results run_targets_into(Executor const& exec, target_problem<T, Entry> con
   tessera::workspace const space(plan, memory);
   auto const in = p.inputs(map);
   loss::forward(exec, in, p.base.options, results.outputs<typename loss::label_loss::reducer_type>(), space);
-  tessera::linear_loss_gradients<Gradient> const out{{found.hidden.data(), {p.base.tokens, p.base.channels}},
-                                                     {found.classifier.data(), {p.base.vocabulary, p.base.channels}},
-                                                     found.bias,
-                                                     accumulates,
-                                                     accumulates,
-                                                     accumulates};
+  tessera::linear_loss_gradients<Gradient> const out{
+      matrix_or_null(found.hidden.data(), std::ssize(found.hidden), p.base.tokens, p.base.channels),
+      matrix_or_null(found.classifier.data(), std::ssize(found.classifier), p.base.vocabulary, p.base.channels),
+      found.bias,
+      accumulates,
+      accumulates,
+      accumulates};
   for (int time = 0; time < times; ++time) {
     loss::backward(exec, in, p.base.options, upstream.views(), out, space);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/algorithm/loss/chosen_log_probabilities.hpp>
+#include <tessera/algorithm/loss/with_classifier.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
@@ -15,6 +16,7 @@
 #include "support/chosen_entries.hpp"
 #include "support/loss_maps.hpp"
 #include "support/message_of.hpp"
+#include "support/stored_classifiers.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -109,6 +111,33 @@ TEST_CASE("chosen entries go through bias, softcap, temperature and a map on a G
   problem.map = in_double(prior, 0.5F);
   adjusted_by_prior const map{prior_there.view(), 0.5F};
   CHECK(wrong_chosen(problem, chosen, on_device(exec, problem, chosen, {}, map), 3e-6) == 0);
+}
+
+TEMPLATE_TEST_CASE("chosen entries of rows that a source gives are right on a GPU", "[cuda]", master_rows,
+                   row_scaled<bfloat16>) {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  using algorithm = with_classifier<chosen_log_probabilities<bfloat16>, TestType>;
+  for (std::int64_t const channels : {9, 264}) {
+    auto p = make_stored_problem<TestType>(70, 300, channels, true);
+    p.rounded.options.softcap = 3.0F;
+    chosen_entries<std::int64_t> const chosen(p.rounded, 5);
+    device_problem<bfloat16, std::int64_t> const there(exec, p.rounded);
+    auto const codes = to_device(exec, p.codes);
+    auto const params = to_device(exec, p.params);
+    auto const entries = to_device(exec, chosen.entries);
+    auto const sums = to_device(exec, chosen.log_sum_exp);
+    auto out = to_device(exec, std::vector<float>(chosen.entries.size(), -77.0F));
+    typename algorithm::template inputs<std::int64_t> const in{
+        there.inputs().hidden,
+        source_memory<TestType>::source(codes.data(), params.data(), 300, channels),
+        {entries.data(), {70, 5}},
+        sums.view(),
+        there.bias.view()};
+    algorithm::forward(exec, in, p.rounded.options, {out.data(), {70, 5}});
+    exec.wait();
+    CHECK(wrong_chosen(p.rounded, chosen, to_host(exec, out), 3e-6) == 0);
+  }
 }
 
 TEST_CASE("chosen entries of 16-bit operands have the same bits on a GPU as on the CPU", "[cuda]") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -111,6 +112,14 @@ TEST_CASE("distillation on a GPU adds gradients to those in fp32 that are there"
   };
   CHECK(relative_distance(twice.hidden, doubled(once.hidden)) <= 1e-6);
   CHECK(relative_distance(twice.classifier, doubled(once.classifier)) <= 1e-6);
+  for (bool const is_hidden : {true, false}) {  // what is frozen is not written
+    plain_classifier<bfloat16> const rows;
+    auto const found = run_distillation<loss, float>(strict_executor(), p, {}, 1, rows, rows, given_inputs{},
+                                                     {.hidden = !is_hidden, .classifier = is_hidden});
+    CHECK((is_hidden ? found.classifier == once.classifier : found.hidden == once.hidden));
+    auto const& frozen = is_hidden ? found.hidden : found.classifier;
+    CHECK(std::all_of(frozen.begin(), frozen.end(), [](float value) { return std::isnan(value); }));
+  }
 }
 
 TEST_CASE("a user's own divergence is distilled on a GPU as on a CPU", "[cuda]") {

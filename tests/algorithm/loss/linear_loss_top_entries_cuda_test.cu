@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/loss/with_classifier.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/reduce/write_top_entries.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
 #include "algorithm/loss/strict_executor.cuh"
+#include "support/stored_classifiers.hpp"
 #include "support/top_entries.hpp"
 
 using namespace tessera;
@@ -18,26 +20,34 @@ using namespace tessera_test;
 
 namespace {
 
-template <int K, class Exec>
-top_results top_on_device(Exec exec, loss_problem<bfloat16> const& p) {
+template <int K>
+using top_loss = cut_cross_entropy_of<bfloat16, typename write_top_entries<K>::reducer>;
+
+/// `in`: the inputs of the loss, whose classifier may be a source.
+template <int K, class Loss, class Exec, class Inputs>
+top_results top_of_inputs(Exec exec, loss_problem<bfloat16> const& p, Inputs const& in) {
   using finish = write_top_entries<K>;
-  using loss = cut_cross_entropy_of<bfloat16, typename finish::reducer>;
   exec.options.refuses_slower_programs = true;
   tessera::cuda const host;
-  device_problem<bfloat16, std::int64_t> const in(host, p);
   top_results found(p.tokens, K);
   auto entries = to_device(host, found.entries);
   auto log_probabilities = to_device(host, found.log_probabilities);
   buffer<float> loss_of_all(host, 1);
-  auto const plan = loss::plan_forward(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
+  auto const plan = Loss::plan_forward(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
   buffer<std::byte> memory(host, plan.bytes());
   host.wait();
-  loss::forward(exec, in.inputs(), p.options, {.loss = loss_of_all.view()}, workspace(plan, memory),
+  Loss::forward(exec, in, p.options, {.loss = loss_of_all.view()}, workspace(plan, memory),
                 finish{{entries.data(), {p.tokens, K}}, {log_probabilities.data(), {p.tokens, K}}});
   exec.wait();
   found.entries = to_host(host, entries);
   found.log_probabilities = to_host(host, log_probabilities);
   return found;
+}
+
+template <int K, class Exec>
+top_results top_on_device(Exec const& exec, loss_problem<bfloat16> const& p) {
+  device_problem<bfloat16, std::int64_t> const in(tessera::cuda{}, p);
+  return top_of_inputs<K, top_loss<K>>(exec, p, in.inputs());
 }
 
 template <int K>
@@ -94,6 +104,24 @@ TEST_CASE("the four likeliest entries of each token are found by the fast progra
 TEST_CASE("the eight likeliest entries of each token are found by the fast programs on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_all<8>();
+}
+
+TEST_CASE("the likeliest entries of rows that a source gives are found on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using source = row_scaled<bfloat16>;
+  tessera::cuda const host;
+  for (std::int64_t const vocabulary : {7, 3001}) {
+    auto const p = make_stored_problem<source>(130, vocabulary, 72, true);
+    device_problem<bfloat16, std::int64_t> const there(host, p.rounded);
+    auto const codes = to_device(host, p.codes);
+    auto const scales = to_device(host, p.params);
+    auto const plain = there.inputs();
+    linear_loss_inputs<bfloat16, std::int64_t, identity_logits, source> const in{
+        plain.hidden, source_memory<source>::source(codes.data(), scales.data(), vocabulary, 72), plain.labels,
+        plain.bias, plain.weights};
+    using loss = with_classifier<top_loss<4>, source>;
+    CHECK(wrong_top_entries(p.rounded, top_of_inputs<4, loss>(host, p.rounded, in), 4, 1e-5, false) == 0);
+  }
 }
 
 TEST_CASE("NaNs are no likeliest entries, and make a row's log-probabilities NaN, on a GPU", "[cuda]") {

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 #include <tessera/algorithm/loss/linear_loss_types.hpp>
 
 #include "support/catch.hpp"
 
 using namespace tessera;
+
+// Hidden states and biases of another type than the loss's operands are refused (docs/slots.md).
+using bf16_inputs = linear_loss_inputs<bfloat16, std::int64_t>;
+static_assert(std::is_assignable_v<decltype((std::declval<bf16_inputs&>().hidden)), matrix_view<bfloat16 const>>);
+static_assert(!std::is_assignable_v<decltype((std::declval<bf16_inputs&>().hidden)), matrix_view<float const>>);
+static_assert(std::is_assignable_v<decltype((std::declval<bf16_inputs&>().bias)), array_view<bfloat16 const>>);
+static_assert(!std::is_assignable_v<decltype((std::declval<bf16_inputs&>().bias)), array_view<float const>>);
 
 TEST_CASE("the paper's filter leaves out what is less than a 32nd of epsilon", "[host]") {
   CHECK(gradient_filter_for<bfloat16>::threshold == std::ldexp(1.0F, -7) / 32);

@@ -14,6 +14,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/reduce/write_top_entries.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/on_ranks.hpp>
 
@@ -21,6 +22,7 @@
 #include "support/counting_rank.hpp"
 #include "support/loss_gradient_reference.hpp"
 #include "support/message_of.hpp"
+#include "support/top_entries.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -31,22 +33,34 @@ template <class T, class Reducer = lse_reducer<float>>
 using spread_loss = sequence_parallel<vocabulary_parallel<
     linear_loss<gemm_tile<T, shape<64, 64, 32 / static_cast<int>(sizeof(T))>>, Reducer, gradient_filter<0, 64, 64>>>>;
 
+/// What a loss of both computes of each row of logits.
+template <class Loss>
+struct statistics_of;
+template <class Whole>
+struct statistics_of<sequence_parallel<vocabulary_parallel<Whole>>> {
+  using type = typename Whole::reducer_type;
+};
+template <class Loss>
+using reducer_of = typename statistics_of<Loss>::type;
+
 /// What a rank of equal parts of tokens and of almost equal parts of the vocabulary has, and what it found.
-template <class T, class Gradient>
+template <class T, class Label, class Gradient>
 struct rank_of_both {
-  loss_problem<T> own;
+  loss_problem<T, Label> own;
   vocabulary_part part;
-  std::vector<float> values;
+  loss_results values;
   std::vector<Gradient> hidden;
   std::vector<Gradient> classifier;
+  std::vector<Gradient> bias;
 };
 
-template <class T, class Gradient>
-rank_of_both<T, Gradient> part_of_both(loss_problem<T> const& p, int rank, int ranks, Gradient before) {
+template <class T, class Label, class Gradient>
+rank_of_both<T, Label, Gradient> part_of_both(loss_problem<T, Label> const& p, int rank, int ranks, Gradient before) {
   std::int64_t const first = p.vocabulary * rank / ranks;
   std::int64_t const end = p.vocabulary * (rank + 1) / ranks;
   std::int64_t const share = p.tokens / ranks * p.channels;
-  rank_of_both<T, Gradient> made{p, {first, p.vocabulary}, std::vector<float>(1), {}, {}};
+  rank_of_both<T, Label, Gradient> made{p, {first, p.vocabulary}, loss_results(p.tokens, p.options.reduction), {}, {},
+                                        {}};
   made.own.vocabulary = end - first;
   made.own.hidden.assign(p.hidden.begin() + rank * share, p.hidden.begin() + (rank + 1) * share);
   made.own.classifier.assign(p.classifier.begin() + first * p.channels, p.classifier.begin() + end * p.channels);
@@ -55,21 +69,23 @@ rank_of_both<T, Gradient> part_of_both(loss_problem<T> const& p, int rank, int r
   }
   made.hidden.assign(made.own.hidden.size(), before);
   made.classifier.assign(made.own.classifier.size(), store<Gradient>(NAN));
+  made.bias.assign(static_cast<std::size_t>(end - first), store<Gradient>(NAN));
   return made;
 }
 
 /// The inputs of a rank: loss_problem's own are of as many hidden states as labels.
-template <class T>
-auto inputs_of(loss_problem<T> const& own) {
+template <class T, class Label>
+auto inputs_of(loss_problem<T, Label> const& own) {
   auto in = own.inputs();
   in.hidden = {own.hidden.data(), {static_cast<std::int64_t>(own.hidden.size()) / own.channels, own.channels}};
   return in;
 }
 
-template <class Loss, class Gradient, class Exec, class T>
-std::vector<rank_of_both<T, Gradient>> run_both(int count, Exec const& exec, loss_problem<T> const& p, bool has_side,
-                                                bool accumulates = false) {
-  std::vector<rank_of_both<T, Gradient>> all;
+template <class Loss, class Gradient, class Exec, class T, class Label>
+std::vector<rank_of_both<T, Label, Gradient>> run_both(int count, Exec const& exec, loss_problem<T, Label> const& p,
+                                                       bool has_side, bool accumulates = false,
+                                                       upstream_samples const& upstream = {}) {
+  std::vector<rank_of_both<T, Label, Gradient>> all;
   for (int rank = 0; rank < count; ++rank) {
     all.push_back(part_of_both(p, rank, count, store<Gradient>(accumulates ? 0.5F : NAN)));
   }
@@ -81,42 +97,62 @@ std::vector<rank_of_both<T, Gradient>> run_both(int count, Exec const& exec, los
     exec.copy(std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}), memory);
     workspace const space(plan, memory);
     auto const in = inputs_of(own.own);
-    Loss::forward(exec, ranks, in, own.part, p.options, {own.values}, space);
+    Loss::forward(exec, ranks, in, own.part, p.options, own.values.template outputs<reducer_of<Loss>>(), space);
     linear_loss_gradients<Gradient> out{{own.hidden.data(), {p.tokens / count, p.channels}},
-                                        {own.classifier.data(), {own.own.vocabulary, p.channels}}};
+                                        {own.classifier.data(), {own.own.vocabulary, p.channels}},
+                                        own.bias};
     out.accumulate_hidden = accumulates;
     side_queue<Exec> const side(exec, Loss::side_marks, true);
     if (has_side) {
-      Loss::backward(exec, side, ranks, in, own.part, p.options, {}, out, space);
+      Loss::backward(exec, side, ranks, in, own.part, p.options, upstream.views(), out, space);
     } else {
-      Loss::backward(exec, ranks, in, own.part, p.options, {}, out, space);
+      Loss::backward(exec, ranks, in, own.part, p.options, upstream.views(), out, space);
     }
     exec.wait();
   });
   return all;
 }
 
-template <class Loss, class Gradient, class Exec, class T>
-void check_both(int count, Exec const& exec, loss_problem<T> const& p, double tolerance) {
+template <class Loss, class Gradient, class Exec, class T, class Label>
+void check_both(int count, Exec const& exec, loss_problem<T, Label> const& p, double tolerance,
+                upstream_samples const& upstream = {}) {
   CAPTURE(count, p.tokens, p.vocabulary, p.channels);
   loss_reference const expected = reference_loss(p);
-  gradient_reference const gradient = reference_gradient(p);
+  gradient_reference const gradient = reference_gradient(p, upstream);
   for (bool const has_side : {false, true}) {
     std::vector<Gradient> hidden;
     std::vector<Gradient> classifier;
-    for (auto const& own : run_both<Loss, Gradient>(count, exec, p, has_side)) {
-      CHECK(std::fabs(static_cast<double>(own.values[0]) - expected.total) <= 2e-5 * (1 + std::fabs(expected.total)));
+    std::vector<Gradient> bias;
+    for (auto const& own : run_both<Loss, Gradient>(count, exec, p, has_side, false, upstream)) {
+      int wrong = 0;
+      auto const compare = [&](float found, double wanted) {
+        wrong += std::fabs(static_cast<double>(found) - wanted) <= 2e-5 * (1 + std::fabs(wanted)) ? 0 : 1;
+      };
+      bool const is_reduced = p.options.reduction != loss_reduction::none;
+      if (is_reduced) {
+        compare(own.values.loss[0], expected.total);
+      }
+      for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+        compare(is_reduced ? 0.0F : own.values.loss[i], is_reduced ? 0.0 : expected.tokens[i].loss);
+        compare(own.values.log_probability[i], expected.tokens[i].log_probability);
+        if constexpr (has_reducer<entropy_reducer<float>, reducer_of<Loss>>) {
+          compare(own.values.entropy[i], expected.tokens[i].entropy);
+        }
+      }
+      CHECK(wrong == 0);
       hidden.insert(hidden.end(), own.hidden.begin(), own.hidden.end());
       classifier.insert(classifier.end(), own.classifier.begin(), own.classifier.end());
+      bias.insert(bias.end(), own.bias.begin(), own.bias.end());
     }
     CHECK(relative_distance(hidden, gradient.hidden) <= tolerance);
     CHECK(relative_distance(classifier, gradient.classifier) <= tolerance);
+    CHECK(relative_distance(bias, gradient.bias) <= 2 * tolerance);
   }
 }
 
-template <class T>
-loss_problem<T> problem_of_both(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
-  auto p = make_loss_problem<T>(tokens, vocabulary, channels, true);
+template <class T, class Label = std::int64_t>
+loss_problem<T, Label> problem_of_both(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
+  auto p = make_loss_problem<T, Label>(tokens, vocabulary, channels, true);
   weigh_classes(p);
   p.options.softcap = 4.0F;
   p.options.z_factor = 1e-2F;
@@ -133,6 +169,12 @@ TEST_CASE("hidden states and a classifier that are spread over ranks have the lo
     check_both<spread_loss<float>, float>(count, exec, problem_of_both<float>(72, 131, 24), 4e-6);
     check_both<spread_loss<bfloat16>, float>(count, exec, problem_of_both<bfloat16>(48, 300, 64), 4e-3);
     check_both<spread_loss<bfloat16>, bfloat16>(count, exec, problem_of_both<bfloat16>(48, 300, 64), 8e-3);
+    // Log-probabilities and entropies, with gradients by each of them, of labels of 32 bits.
+    auto tokens = problem_of_both<float, std::int32_t>(48, 90, 8);
+    tokens.options.reduction = loss_reduction::none;
+    check_both<spread_loss<float, loss_statistics>, float>(
+        count, exec, tokens, 4e-6,
+        {operand_samples<float>(48, 11), operand_samples<float>(48, 12), operand_samples<float>(48, 13)});
   }
   check_both<spread_loss<float>, float>(3, testing::adversary{.seed = 9}, problem_of_both<float>(330, 131, 8), 4e-6);
 }
@@ -151,6 +193,30 @@ TEST_CASE("a gradient of spread hidden states is added to what each rank holds",
         }
         CHECK(wrong == 0);
       }
+    }
+  }
+}
+
+TEST_CASE("the likeliest entries of hidden states and a classifier that are spread are those of the whole",
+          "[host][threads]") {
+  using finish = write_top_entries<6>;
+  using loss = spread_loss<float, finish::reducer>;
+  cpu const exec{.threads = 1};
+  auto const p = make_loss_problem<float>(24, 40, 12, true);
+  for (int const count : {1, 2, 3, 8}) {
+    std::vector<top_results> all(static_cast<std::size_t>(count), top_results(24, 6));
+    testing::on_ranks(count, [&](threads& ranks) {
+      auto const own = part_of_both(p, ranks.rank(), count, 0.0F);
+      auto const plan = loss::plan_forward(exec, count, {24, own.own.vocabulary, 12});
+      buffer<std::byte> memory(exec, plan.bytes());
+      top_results& found = all[static_cast<std::size_t>(ranks.rank())];
+      std::vector<float> value(1);
+      loss::forward(exec, ranks, inputs_of(own.own), own.part, {}, {value}, workspace(plan, memory),
+                    finish{{found.entries.data(), {24, 6}}, {found.log_probabilities.data(), {24, 6}}});
+      exec.wait();
+    });
+    for (top_results const& found : all) {
+      CHECK(wrong_top_entries(p, found, 6, 1e-5, false) == 0);
     }
   }
 }

@@ -169,6 +169,16 @@ TEST_CASE("gradients of soft targets are added to old ones on a GPU, and repeat 
   CHECK(same_bits(found.classifier, again.classifier));
   CHECK(same_bits(found.bias, again.bias));
   CHECK(relative_distance(run(2).hidden, added_to(found, expected).hidden) <= rounded);
+  for (bool const is_hidden : {true, false}) {  // what is frozen has no memory
+    auto frozen = old;
+    (is_hidden ? frozen.hidden : frozen.classifier) = std::vector<float>();
+    auto const others =
+        run_targets_on_device<exact_cross_entropy, float>(strict_executor(), p, true, {}, identity_logits{}, &frozen);
+    CHECK(others.message == "");
+    CHECK((is_hidden || relative_distance(others.gradients.hidden, sum.hidden) <= rounded));
+    CHECK((!is_hidden || relative_distance(others.gradients.classifier, sum.classifier) <= rounded));
+    CHECK(relative_distance(others.gradients.bias, sum.bias) <= 2 * rounded);
+  }
 }
 
 TEST_CASE("soft targets that are wrong or not finite have the verdict of the CPU on a GPU", "[cuda]") {

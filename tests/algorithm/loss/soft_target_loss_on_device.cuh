@@ -24,7 +24,8 @@ struct target_results {
 };
 
 /// Runs both passes, `times` times the second one. Without a gradient of the bias a filtered pass may take the
-/// vocabulary in another order. Gradients are added to `old` ones, where there are some.
+/// vocabulary in another order. Gradients are added to `old` ones, where there are some; those without memory there are
+/// not wanted.
 template <class Loss, class Gradient, class Exec, class T, class Entry, class Map = tessera::identity_logits>
 target_results<Gradient> run_targets_on_device(Exec const& runner, target_problem<T, Entry> const& p,
                                                bool with_bias = true, upstream_samples const& upstream = {},
@@ -71,12 +72,13 @@ target_results<Gradient> run_targets_on_device(Exec const& runner, target_proble
     out.accuracy = accuracy;
   }
   bool const accumulates = old != nullptr;
-  tessera::linear_loss_gradients<Gradient> const gradients{{hidden.data(), {base.tokens, base.channels}},
-                                                           {classifier.data(), {base.vocabulary, base.channels}},
-                                                           with_bias ? bias.view() : tessera::array_view<Gradient>{},
-                                                           accumulates,
-                                                           accumulates,
-                                                           accumulates};
+  tessera::linear_loss_gradients<Gradient> const gradients{
+      matrix_or_null(hidden.data(), hidden.size(), base.tokens, base.channels),
+      matrix_or_null(classifier.data(), classifier.size(), base.vocabulary, base.channels),
+      with_bias ? bias.view() : tessera::array_view<Gradient>{},
+      accumulates,
+      accumulates,
+      accumulates};
   exec.wait();
   loss::forward(runner, inputs, base.options, out, space);
   for (int time = 0; time < times; ++time) {

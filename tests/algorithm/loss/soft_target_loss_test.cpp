@@ -314,6 +314,13 @@ TEST_CASE("gradients of soft targets are added to old ones, and repeat bit for b
   CHECK(same_bits(one.hidden, other.hidden));
   CHECK(same_bits(one.classifier, other.classifier));
   CHECK(same_bits(one.bias, other.bias));
+  for (bool const is_hidden : {true, false}) {  // what is frozen has no memory, and changes nothing else
+    auto frozen = untouched_gradients<bfloat16>(problem);
+    (is_hidden ? frozen.hidden : frozen.classifier) = std::vector<bfloat16>();
+    run_targets_into<small_loss<bfloat16>, bfloat16>(exec, problem, {}, identity_logits{}, frozen, false);
+    CHECK((is_hidden ? same_bits(frozen.classifier, one.classifier) : same_bits(frozen.hidden, one.hidden)));
+    CHECK(same_bits(frozen.bias, one.bias));
+  }
 }
 
 TEST_CASE("targets of a backward pass are those of its forward pass", "[host]") {

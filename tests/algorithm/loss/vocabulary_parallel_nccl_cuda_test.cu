@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A classifier that is spread over GPUs, by NCCL. One GPU is one rank; two are two, where they are there.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include <tessera/algorithm/loss/sequence_parallel.hpp>
@@ -13,30 +11,25 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/reduce/write_top_entries.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
 #include "support/nccl_ranks.cuh"
+#include "support/rank_parts.hpp"
+#include "support/top_entries.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
 
-/// What a rank has found, and what it threw.
-template <class Gradient>
-struct found_by_rank {
-  device_results<Gradient> results;
-  std::string thrown;
-};
-
 /// The rows from `first` on of a problem.
-loss_problem<bfloat16> part_of(loss_problem<bfloat16> const& p, std::int64_t first, std::int64_t count) {
+template <class Label>
+loss_problem<bfloat16, Label> part_of(loss_problem<bfloat16, Label> const& p, std::int64_t first, std::int64_t count) {
   auto own = p;
   own.vocabulary = count;
-  own.classifier.assign(p.classifier.begin() + first * p.channels, p.classifier.begin() + (first + count) * p.channels);
-  if (!p.bias.empty()) {
-    own.bias.assign(p.bias.begin() + first, p.bias.begin() + first + count);
-  }
+  own.classifier = rows_between(p.classifier, first, first + count, p.channels);
+  own.bias = rows_between(p.bias, first, first + count, 1);
   return own;
 }
 
@@ -44,73 +37,82 @@ loss_problem<bfloat16> part_of(loss_problem<bfloat16> const& p, std::int64_t fir
 enum class reduced {
   in_the_end,
   on_the_side,
-  of_frozen_classifier,  ///< on the side, where the classifier's gradient is not wanted
+  of_frozen_classifier,  ///< on the side, where the gradients of the classifier and of the bias are not wanted
+};
+
+/// What is wanted of a backward pass.
+struct wanted {
+  reduced how = reduced::in_the_end;
+  bool has_bias = true;  ///< without, a filter may take the vocabulary in another order
+  int times = 1;         ///< how often it runs, adding but the first time
 };
 
 /// What a rank has: a part of the problem, on its device.
+template <class Label>
 struct rank_problem {
-  loss_problem<bfloat16> own;
+  loss_problem<bfloat16, Label> own;
   vocabulary_part part;
 
-  rank_problem(int rank, int count, loss_problem<bfloat16> const& p)
+  rank_problem(int rank, int count, loss_problem<bfloat16, Label> const& p)
       : part{rank == 0 ? 0 : p.vocabulary / 3, p.vocabulary} {
     std::int64_t const end = rank + 1 == count ? p.vocabulary : p.vocabulary / 3;
     own = part_of(p, part.first, end - part.first);
   }
 };
 
-template <class Loss, class Gradient>
-device_results<Gradient> run_rank(ncclComm_t comm, int rank, int count, loss_problem<bfloat16> const& p, reduced how) {
-  using loss = vocabulary_parallel<Loss>;
-  cuda_ok(cudaSetDevice(rank));
+template <class Loss, class Gradient, class Label>
+device_results<Gradient> run_rank(ncclComm_t comm, int rank, int count, loss_problem<bfloat16, Label> const& p,
+                                  wanted const& want, upstream_samples const& upstream) {
   own_stream const stream;
   cuda exec{.stream = stream.stream};
   exec.options.refuses_slower_programs = true;
   nccl ranks(comm);
-  rank_problem const of(rank, count, p);
+  rank_problem<Label> const of(rank, count, p);
   auto const& own = of.own;
-  device_problem<bfloat16, std::int64_t> const in(exec, own);
-  buffer<float> value(exec, 1);
+  device_problem<bfloat16, Label> const there(exec, own);
+  auto in = there.inputs();
+  in.hidden = hidden_of_rank<Loss>(in.hidden, rank, count);
+  std::int64_t const rows = in.hidden.extent(0);
+  buffer<float> value(exec, p.options.reduction == loss_reduction::none ? p.tokens : 1);
   buffer<float> lse(exec, p.tokens);
   buffer<float> log_probability(exec, p.tokens);
-  auto hidden = to_device(exec, std::vector<Gradient>(p.hidden.size(), store<Gradient>(NAN)));
-  auto classifier = to_device(exec, std::vector<Gradient>(own.classifier.size(), store<Gradient>(NAN)));
+  auto const poisoned = [&](std::int64_t size) {
+    return to_device(exec, std::vector<Gradient>(static_cast<std::size_t>(size), store<Gradient>(NAN)));
+  };
+  auto hidden = poisoned(rows * p.channels);
+  auto classifier = poisoned(own.vocabulary * p.channels);
+  auto bias = poisoned(own.vocabulary);
+  auto const by_loss = to_device(exec, upstream.loss);
+  auto const by_lse = to_device(exec, upstream.log_sum_exp);
+  auto const by_entropy = to_device(exec, upstream.entropy);
+  loss_upstream const by{view_or_null(by_loss), view_or_null(by_lse), view_or_null(by_entropy)};
   auto const plan =
-      loss::template plan_backward<Gradient>(exec, count, {p.tokens, own.vocabulary, p.channels}, p.options);
+      Loss::template plan_backward<Gradient>(exec, count, {p.tokens, own.vocabulary, p.channels}, p.options);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
-  side_queue<cuda> const side(exec, loss::side_marks, true);
-  linear_loss_outputs out;
-  out.loss = value.view();
-  out.log_sum_exp = lse.view();
-  out.log_probability = log_probability.view();
-  loss::forward(exec, ranks, in.inputs(), of.part, p.options, out, space);
-  linear_loss_gradients<Gradient> gradients{{hidden.data(), {p.tokens, p.channels}}};
-  if (how != reduced::of_frozen_classifier) {
-    gradients.classifier = {classifier.data(), {own.vocabulary, p.channels}};
+  side_queue<cuda> const side(exec, Loss::side_marks, true);
+  Loss::forward(exec, ranks, in, of.part, p.options,
+                {.loss = value.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
+  linear_loss_gradients<Gradient> out{{hidden.data(), {rows, p.channels}}};
+  if (want.how != reduced::of_frozen_classifier) {
+    out.classifier = {classifier.data(), {own.vocabulary, p.channels}};
+    out.bias = want.has_bias ? bias.view() : array_view<Gradient>{};
   }
-  if (how == reduced::in_the_end) {
-    loss::backward(exec, ranks, in.inputs(), of.part, p.options, {}, gradients, space);
-  } else {
-    loss::backward(exec, side, ranks, in.inputs(), of.part, p.options, {}, gradients, space, 200);
+  for (int time = 0; time < want.times; ++time) {
+    if (want.how == reduced::in_the_end) {
+      Loss::backward(exec, ranks, in, of.part, p.options, by, out, space);
+    } else if constexpr (is_spread<Loss>) {
+      Loss::backward(exec, side, ranks, in, of.part, p.options, by, out, space);
+    } else {
+      Loss::backward(exec, side, ranks, in, of.part, p.options, by, out, space, 200);
+    }
+    out.accumulate_hidden = out.accumulate_classifier = out.accumulate_bias = true;
   }
   device_results<Gradient> found{to_host(exec, value),  to_host(exec, lse),        to_host(exec, log_probability),
-                                 to_host(exec, hidden), to_host(exec, classifier), {}};
+                                 to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};
   exec.wait();
   ranks.check_now();
   return found;
-}
-
-template <class Loss, class Gradient>
-std::vector<found_by_rank<Gradient>> run_ranks(int count, loss_problem<bfloat16> const& p, reduced how) {
-  std::vector<found_by_rank<Gradient>> all(static_cast<std::size_t>(count));
-  auto const thrown = on_nccl_ranks(count, [&](ncclComm_t comm, int rank) {
-    all[static_cast<std::size_t>(rank)].results = run_rank<Loss, Gradient>(comm, rank, count, p, how);
-  });
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    all[rank].thrown = thrown[rank];
-  }
-  return all;
 }
 
 template <class Gradient>
@@ -122,114 +124,144 @@ std::vector<unsigned> bits_of(std::vector<Gradient> const& values) {
   return bits;
 }
 
-template <class Loss, class Gradient>
-void check_ranks(int count, loss_problem<bfloat16> const& p, double tolerance,
-                 std::vector<reduced> const& hows = {reduced::in_the_end, reduced::on_the_side}) {
-  auto const expected = reference_gradient(p);
-  std::vector<float> loss;
-  for (reduced const how : hows) {
-    CAPTURE(count, p.tokens, p.vocabulary, p.channels, how == reduced::in_the_end,
-            how == reduced::of_frozen_classifier);
-    auto const all = run_ranks<Loss, Gradient>(count, p, how);
-    std::vector<Gradient> classifier;
-    for (auto const& found : all) {
-      REQUIRE(found.thrown == "");
-      if (how == reduced::in_the_end) {
-        CHECK((&found != &all[0] || wrong_losses(p, found.results, 1e-5) == 0));
-        loss = all[0].results.loss;
-      }
-      CHECK(found.results.loss == loss);
-      CHECK(bits_of(found.results.hidden) == bits_of(all[0].results.hidden));
-      CHECK(relative_distance(found.results.hidden, expected.hidden) <= tolerance);
-      classifier.insert(classifier.end(), found.results.classifier.begin(), found.results.classifier.end());
-    }
-    if (how != reduced::of_frozen_classifier) {
-      CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
-    }
-  }
+/// Adds a rank's results to those of the ranks before it.
+template <class T>
+void append(std::vector<T>& all, std::vector<T> const& more) {
+  all.insert(all.end(), more.begin(), more.end());
 }
 
-/// Runs a rank whose hidden states are spread, too.
-template <class Loss, class Gradient>
-std::vector<Gradient> run_spread_rank(ncclComm_t comm, int rank, int count, loss_problem<bfloat16> const& p,
-                                      bool has_side) {
-  using loss = sequence_parallel<vocabulary_parallel<Loss>>;
-  cuda_ok(cudaSetDevice(rank));
-  own_stream const stream;
-  cuda exec{.stream = stream.stream};
-  exec.options.refuses_slower_programs = true;
-  nccl ranks(comm);
-  rank_problem const of(rank, count, p);
-  device_problem<bfloat16, std::int64_t> const whole(exec, of.own);
-  std::int64_t const share = p.tokens / count;
-  auto in = whole.inputs();
-  in.hidden = {in.hidden.data + rank * share * p.channels, {share, p.channels}};
-  buffer<float> value(exec, 1);
-  auto hidden =
-      to_device(exec, std::vector<Gradient>(static_cast<std::size_t>(share * p.channels), store<Gradient>(NAN)));
-  auto classifier = to_device(exec, std::vector<Gradient>(of.own.classifier.size(), store<Gradient>(NAN)));
-  auto const plan =
-      loss::template plan_backward<Gradient>(exec, count, {p.tokens, of.own.vocabulary, p.channels}, p.options);
-  buffer<std::byte> memory(exec, plan.bytes());
-  workspace const space(plan, memory);
-  side_queue<cuda> const side(exec, loss::side_marks, true);
-  linear_loss_gradients<Gradient> const gradients{{hidden.data(), {share, p.channels}},
-                                                  {classifier.data(), {of.own.vocabulary, p.channels}}};
-  loss::forward(exec, ranks, in, of.part, p.options, {.loss = value.view()}, space);
-  if (has_side) {
-    loss::backward(exec, side, ranks, in, of.part, p.options, {}, gradients, space);
-  } else {
-    loss::backward(exec, ranks, in, of.part, p.options, {}, gradients, space);
+std::vector<double> times_over(std::vector<double> values, int times) {
+  for (double& value : values) {
+    value *= times;
   }
-  auto found = to_host(exec, hidden);
-  exec.wait();
-  ranks.check_now();
-  return found;
+  return values;
 }
 
-template <class Loss, class Gradient>
-void check_spread_ranks(int count, loss_problem<bfloat16> const& p, double tolerance) {
-  for (bool const has_side : {false, true}) {
-    CAPTURE(count, p.tokens, has_side);
-    std::vector<std::vector<Gradient>> all(static_cast<std::size_t>(count));
-    auto const thrown = on_nccl_ranks(count, [&](ncclComm_t comm, int rank) {
-      all[static_cast<std::size_t>(rank)] = run_spread_rank<Loss, Gradient>(comm, rank, count, p, has_side);
+std::vector<wanted> both_ways(bool has_bias = true, int times = 1) {
+  return {{reduced::in_the_end, has_bias, times}, {reduced::on_the_side, has_bias, times}};
+}
+
+/// Compares both passes on ranks with the formulas, and ranks with each other.
+template <class Loss, class Gradient, class Label>
+void check_ranks(nccl_communicators const& comms, int count, loss_problem<bfloat16, Label> const& p, double tolerance,
+                 std::vector<wanted> const& wants = both_ways(), upstream_samples const& upstream = {}) {
+  auto const expected = reference_gradient(p, upstream);
+  for (wanted const& want : wants) {
+    CAPTURE(count, p.tokens, p.vocabulary, p.channels, static_cast<int>(want.how), want.has_bias, want.times,
+            is_spread<Loss>);
+    std::vector<device_results<Gradient>> all(static_cast<std::size_t>(count));
+    auto const thrown = on_nccl_ranks(comms, count, [&](ncclComm_t comm, int rank) {
+      all[static_cast<std::size_t>(rank)] = run_rank<Loss, Gradient>(comm, rank, count, p, want, upstream);
     });
     std::vector<Gradient> hidden;
+    std::vector<Gradient> classifier;
+    std::vector<Gradient> bias;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       REQUIRE(thrown[rank] == "");
-      hidden.insert(hidden.end(), all[rank].begin(), all[rank].end());
+      auto const& found = all[rank];
+      CHECK(found.loss == all[0].loss);
+      CHECK((is_spread<Loss> || bits_of(found.hidden) == bits_of(all[0].hidden)));
+      if (is_spread<Loss> || rank == 0) {
+        append(hidden, found.hidden);
+      }
+      append(classifier, found.classifier);
+      append(bias, found.bias);
     }
-    CHECK(relative_distance(hidden, reference_gradient(p).hidden) <= tolerance);
+    CHECK(wrong_losses(p, all[0], 1e-5) == 0);
+    CHECK(relative_distance(hidden, times_over(expected.hidden, want.times)) <= tolerance);
+    if (want.how != reduced::of_frozen_classifier) {
+      CHECK(relative_distance(classifier, times_over(expected.classifier, want.times)) <= tolerance);
+      if (want.has_bias) {
+        CHECK(relative_distance(bias, times_over(expected.bias, want.times)) <= 2 * tolerance);
+      }
+    }
+  }
+}
+
+/// Compares the likeliest entries of tokens with the formulas. Loss: of vocabulary_parallel, or of both.
+template <class Loss, class Finish, int K>
+void check_top(nccl_communicators const& comms, int count, loss_problem<bfloat16> const& p) {
+  CAPTURE(count, is_spread<Loss>);
+  std::vector<top_results> all(static_cast<std::size_t>(count), top_results(p.tokens, K));
+  auto const thrown = on_nccl_ranks(comms, count, [&](ncclComm_t comm, int rank) {
+    own_stream const stream;
+    cuda exec{.stream = stream.stream};
+    exec.options.refuses_slower_programs = true;
+    nccl ranks(comm);
+    rank_problem<std::int64_t> const of(rank, count, p);
+    device_problem<bfloat16, std::int64_t> const there(exec, of.own);
+    auto in = there.inputs();
+    in.hidden = hidden_of_rank<Loss>(in.hidden, rank, count);
+    top_results& found = all[static_cast<std::size_t>(rank)];
+    auto entries = to_device(exec, found.entries);
+    auto log_probabilities = to_device(exec, found.log_probabilities);
+    buffer<float> value(exec, 1);
+    auto const plan = Loss::plan_forward(exec, count, {p.tokens, of.own.vocabulary, p.channels}, p.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    Loss::forward(exec, ranks, in, of.part, p.options, {.loss = value.view()}, workspace(plan, memory),
+                  Finish{{entries.data(), {p.tokens, K}}, {log_probabilities.data(), {p.tokens, K}}});
+    found.entries = to_host(exec, entries);
+    found.log_probabilities = to_host(exec, log_probabilities);
+    exec.wait();
+    ranks.check_now();
+  });
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    REQUIRE(thrown[rank] == "");
+    CHECK(wrong_top_entries(p, all[rank], K, 1e-5, false) == 0);
+    CHECK(all[rank].entries == all[0].entries);
   }
 }
 
 constexpr std::int64_t budget_of_parts = std::int64_t{3} << 18;
 
+/// Runs every option that the tests of extents leave out.
+void check_options(nccl_communicators const& comms, int count) {
+  using exact = vocabulary_parallel<exact_cross_entropy>;
+  using statistics = vocabulary_parallel<exact_cross_entropy_of<bfloat16, loss_statistics>>;
+  auto p = make_loss_problem<bfloat16>(130, 777, 64, true);
+  check_ranks<exact, float>(comms, count, p, 4e-3, both_ways(true, 2));
+  check_ranks<sequence_parallel<exact>, float>(comms, count, p, 4e-3, both_ways(true, 2));
+  using top = write_top_entries<4>;
+  using top_loss = vocabulary_parallel<exact_cross_entropy_of<bfloat16, top::reducer>>;
+  check_top<top_loss, top, 4>(comms, count, p);
+  check_top<sequence_parallel<top_loss>, top, 4>(comms, count, p);
+  // Log-probabilities and entropies, with gradients by each of them.
+  p.options.reduction = loss_reduction::none;
+  upstream_samples const by_all{operand_samples<float>(130, 11), operand_samples<float>(130, 12),
+                                operand_samples<float>(130, 13)};
+  check_ranks<statistics, bfloat16>(comms, count, p, 1e-2, both_ways(), by_all);
+  check_ranks<sequence_parallel<statistics>, bfloat16>(comms, count, p, 1e-2, both_ways(), by_all);
+}
+
 void check_all(int count) {
+  nccl_communicators const comms(count);
+  using exact = vocabulary_parallel<exact_cross_entropy>;
   for (auto const& extents : {std::vector<std::int64_t>{1, 9, 8}, {130, 777, 64}, {301, 3001, 136}}) {
     auto p = make_loss_problem<bfloat16>(extents[0], extents[1], extents[2], true);
     weigh_classes(p);
     p.options.z_factor = 1e-2F;
     p.options.softcap = 4.0F;
     p.options.shift = 1;
-    check_ranks<exact_cross_entropy, float>(count, p, 4e-3);
-    check_ranks<exact_cross_entropy, bfloat16>(count, p, 8e-3);
+    check_ranks<exact, float>(comms, count, p, 4e-3);
+    check_ranks<exact, bfloat16>(comms, count, p, 8e-3);
     p.options.workspace_budget = std::int64_t{64} << 20;  // each rank keeps softmaxes of its entries
-    check_ranks<exact_cross_entropy, float>(count, p, 8e-3);
+    check_ranks<exact, float>(comms, count, p, 8e-3);
     p.options.workspace_budget = 0;
     p.options.hidden_threshold = p.options.classifier_threshold = 1e-20F;  // marks and orders, and leaves out nothing
-    check_ranks<cut_cross_entropy, float>(count, p, 4e-3);
+    check_ranks<vocabulary_parallel<cut_cross_entropy>, float>(comms, count, p, 4e-3, both_ways(false));
     if (p.tokens % count == 0) {
-      check_spread_ranks<exact_cross_entropy, bfloat16>(count, p, 8e-3);
+      check_ranks<sequence_parallel<exact>, bfloat16>(comms, count, p, 8e-3);
     }
   }
+  check_options(comms, count);
   // Several parts of the vocabulary, of which the shortest comes first; with fp32 gradients several chunks of tokens.
-  auto p = make_loss_problem<bfloat16>(600, 1152, 64, true);
+  auto p = make_loss_problem<bfloat16, std::int32_t>(600, 1152, 64, true);
   p.options.workspace_budget = budget_of_parts;
-  std::vector<reduced> const all{reduced::in_the_end, reduced::on_the_side, reduced::of_frozen_classifier};
-  check_ranks<exact_cross_entropy, float>(count, p, 4e-3, all);
-  check_ranks<exact_cross_entropy, bfloat16>(count, p, 8e-3, all);
+  std::vector<wanted> all = both_ways();
+  all.push_back({reduced::of_frozen_classifier});
+  check_ranks<exact, float>(comms, count, p, 4e-3, all);
+  check_ranks<exact, bfloat16>(comms, count, p, 8e-3, all);
+  check_ranks<sequence_parallel<exact>, bfloat16>(comms, count, p, 8e-3, all);
 }
 
 }  // namespace

@@ -97,11 +97,13 @@ void check_sources(stored_problem<Source> const& p, OfSource const& of_source, O
 
 using rows_loss = linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, loss_statistics, gradient_filter<0, 64, 64>>;
 
-/// Both passes of a loss of labels. Loss: with or without a source.
-template <class Loss, class Source>
+/// Both passes of a loss of labels. Loss: with or without a source. IsSpread: each rank has its part of the hidden
+/// states alone.
+template <class Loss, bool IsSpread = false, class Source>
 auto label_call(stored_problem<Source> const& p, linear_loss_options const& options) {
   return [&p, options](threads& ranks, auto const& own, vocabulary_part const& part, rank_values& results) {
-    using loss = vocabulary_parallel<Loss>;
+    using all_tokens = vocabulary_parallel<Loss>;
+    using loss = std::conditional_t<IsSpread, sequence_parallel<all_tokens>, all_tokens>;
     using classifier = typename Loss::layout::classifier_type;
     cpu const exec{.threads = 1};
     auto const plan =
@@ -110,9 +112,14 @@ auto label_call(stored_problem<Source> const& p, linear_loss_options const& opti
     workspace const space(plan, memory);
     auto const plain = p.rounded.inputs();
     typename loss::template inputs<std::int64_t> const in{
-        plain.hidden, own.rows(static_cast<classifier const*>(nullptr)), plain.labels};
+        hidden_of_rank<loss>(plain.hidden, ranks.rank(), ranks.size()),
+        own.rows(static_cast<classifier const*>(nullptr)), plain.labels};
+    std::int64_t const tokens = in.hidden.extent(0);
+    results.hidden.resize(static_cast<std::size_t>(tokens * source_channels));
+    auto gradients = results.gradients();
+    gradients.hidden.extents[0] = tokens;
     loss::forward(exec, ranks, in, part, options, {.loss = results.forward}, space);
-    loss::backward(exec, ranks, in, part, options, {}, results.gradients(), space);
+    loss::backward(exec, ranks, in, part, options, {}, gradients, space);
     exec.wait();
   };
 }
@@ -196,6 +203,7 @@ TEMPLATE_TEST_CASE("rows of ranks are sources for everything that ranks do", "[h
   check_sources(p, label_call<of_source>(p, {}), label_call<rows_loss>(p, {}));
   linear_loss_options const smoothed{.smoothing = 0.2F};
   check_sources(p, label_call<of_source>(p, smoothed), label_call<rows_loss>(p, smoothed));
+  check_sources(p, label_call<of_source, true>(p, smoothed), label_call<rows_loss, true>(p, smoothed));
 
   auto const targets = make_target_problem<bfloat16>(source_tokens, source_entries, source_channels, 4);
   check_sources(p, target_call<of_source>(targets), target_call<rows_loss>(targets));

@@ -475,7 +475,7 @@ TEST_CASE("the likeliest entries of all ranks are entries of the whole vocabular
     if (are_exact) {
       round_operands(problem);
     }
-    for (int const count : {1, 3, 8}) {
+    for (int const count : counts) {
       CAPTURE(count, are_exact);
       std::vector<top_results> all(static_cast<std::size_t>(count), top_results(problem.tokens, k));
       testing::on_ranks(count, [&](threads& ranks) {

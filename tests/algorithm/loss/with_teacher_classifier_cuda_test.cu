@@ -20,5 +20,5 @@ TEST_CASE("classifiers of distillation are sources on a GPU, too", "[cuda]") {
   p.options.workspace_budget = 1;
   check_stored_distillation<master_rows, row_scaled<bfloat16>, bfloat16>(exec, p, 4e-3);
   p.options.workspace_budget = 0;
-  check_stored_distillation<master_rows, row_scaled<bfloat16>, float>(exec, p, 4e-3);
+  check_stored_distillation<row_scaled<bfloat16>, row_scaled<bfloat16>, float>(exec, p, 4e-3);
 }

@@ -85,7 +85,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Loss: a linear_loss whose Reducer has a log-sum-exp; a soft_target_loss of one (vocabulary_parallel_targets.hpp); a
+/// Loss: a linear_loss whose Reducer has a log-sum-exp; a soft_target_loss of one (vocabulary_parallel_entries.hpp); a
 /// linear_distillation (vocabulary_parallel_distillation.hpp).
 template <class Loss>
 struct vocabulary_parallel;

@@ -31,8 +31,9 @@
 /// programs reported is thrown when everything is enqueued.
 ///
 /// Model: a rank sends head + (list - head) * body_bits / bits, 11/16 of a long list of bf16, as in
-/// compressed_all_gather. Measured on two H200, over NCCL's own broadcast: 1.34 to 1.39 without peer access; over
-/// NVLink 0.93 for 256 MiB and 1.16 for 1 GiB. Workspace: one list, and what one chunk needs to be encoded and decoded.
+/// compressed_all_gather. Measured on two H200, over NCCL's own broadcast: 1.36 to 1.40 without peer access; over
+/// NVLink 0.947 for 256 MiB and 1.167 for 1 GiB. Workspace: one list, and what one chunk needs to be encoded and
+/// decoded.
 #pragma once
 
 #include <cstddef>
