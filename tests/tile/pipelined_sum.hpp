@@ -55,6 +55,45 @@ struct pipelined_sum {
   }
 };
 
+/// The same sums by each_fetched_in_rounds, without those of every fifth step: numbers are on their way to registers, and
+/// zeros behind the last step. `order` counts how often a step was taken.
+template <int Ahead>
+struct fetched_sum {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  array_view<float const> numbers;
+  array_view<float> sums;
+  array_view<std::int32_t> order;
+
+  template <class G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    per_lane<float, G> sum;
+    for (int lane : group) {
+      sum[lane] = 0.0F;
+    }
+    auto const steps = static_cast<int>(numbers.size() / 32);
+    per_lane<float, G> in_flight[Ahead];
+    each_fetched_in_rounds(
+        step_range{0, steps}, in_flight,
+        [&, this](int step, per_lane<float, G>& to) {
+          for (int lane : group) {
+            to[lane] = step < steps && step % 5 != 3 ? numbers[32 * step + 31 - lane] : 0.0F;
+          }
+        },
+        [&, this](int step, per_lane<float, G> const& from) {
+          for (int lane : group) {
+            sum[lane] += from[lane];
+            if (is_first(lane) && step < steps) {
+              order[step] += step + 1;
+            }
+          }
+        });
+    for (int lane : group) {
+      sums[lane] = sum[lane];
+    }
+  }
+};
+
 /// The numbers of so many steps, and the sums of each lane.
 struct pipelined_sum_problem {
   std::vector<float> numbers;
