@@ -55,8 +55,8 @@ struct pipelined_sum {
   }
 };
 
-/// The same sums by each_fetched_in_rounds, without those of every fifth step: numbers are on their way to registers, and
-/// zeros behind the last step. `order` counts how often a step was taken.
+/// The same sums by each_fetched_in_rounds: numbers are on their way to registers, and zeros behind the last step.
+/// `order` says which steps were taken once.
 template <int Ahead>
 struct fetched_sum {
   static constexpr int lanes = 32;

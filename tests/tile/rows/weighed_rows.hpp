@@ -195,8 +195,8 @@ struct weighed_rows {
   }
 };
 
-/// Scores that grow from tile to tile, in a row that sees nothing, one whose first tile is hidden, and one far above the
-/// others.
+/// Scores that grow from tile to tile, with a row that sees nothing, one whose first tile is hidden, and one far above
+/// the others.
 struct weighed_rows_problem {
   int rows, columns;  ///< of a tile
   int tiles;
