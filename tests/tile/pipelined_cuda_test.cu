@@ -40,10 +40,13 @@ TEST_CASE("a pipelined loop on a GPU gives what the serial one gives", "[cuda]")
   }
 }
 
-TEST_CASE("each_fetched_in_rounds on a GPU takes what was fetched for each step", "[cuda]") {
+TEST_CASE("each_fetched_in_rounds, and rings that lanes fill again, give on a GPU what the serial ones give",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (int const steps : {0, 1, 2, 3, 4, 5, 11, 200}) {
     check_sum<fetched_sum<1>>(steps);
     check_sum<fetched_sum<4>>(steps);
+    check_sum<refilled_sum<false>>(steps);
+    check_sum<refilled_sum<true>>(steps);
   }
 }
