@@ -8,8 +8,8 @@
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
 (PEER_TBPS): to show another figure, add it to report_contents.py (summary.json), to report_charts.py (plots of bars),
-to report_curves.py (plots of curves), to report_tables.py, or for the README's table to report_overview.py. A figure of
-AWAITED that has no result is null, and is reported as missing.
+to report_curves.py (plots of curves), to report_tables.py, for docs/exchanges.md to report_exchanges.py, or for the
+README's table to report_overview.py. A figure of AWAITED that has no result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report_bars
 import report_charts
 import report_curves
+import report_exchanges
 import report_losses
 import report_overview
 import report_real_model
@@ -237,6 +238,7 @@ def not_measured(results):
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
     tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
+                  exchanges=report_exchanges.exchanges(results),
                   **{"not-measured": not_measured(results), "real-model-short": report_real_model.short_table(results),
                      "loss-filter-short": report_losses.short_filter_table(results)})
     for name, table in tables.items():

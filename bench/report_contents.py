@@ -110,9 +110,6 @@ def awaited_figures():
         "neuzip.encode_zeros_over_dense": ("ratio", "TBps", ["neuzip/encode/bf16/gauss_with_zeros/512MiB",
                                                              "neuzip/encode/bf16/gauss/512MiB"]),
         "neuzip.gpu_differences": ("value", "gpu_differences", ["neuzip/broken_streams"]),
-        # The time of a loss over the time of a loss that also computes entropies and predictions.
-        "swap.loss_statistics": ("value", "vs_plain", ["cut_cross_entropy/reducers/statistics/forward_backward_exact/"
-                                                       f"bf16/spread/{CLASSIFIERS['llama'][1]}"]),
         # The rate of a product with decoded weights over that of cuBLAS with weights in bf16.
         "swap.linear_w8a16": ("value", "vs_cublas", ["linear/w8a16/gauss/4096x8192x8192"]),
         "swap.linear_w4a16": ("value", "vs_cublas", ["linear/w4a16/gauss/4096x8192x8192"]),
@@ -160,8 +157,9 @@ def awaited_figures():
         # The time of sm_90a's step over that of sm_80's code.
         "sm80.shadow.step_over_sm90": ("ratio", "ms", ["shadow/decode/fp8/hit60/128k",
                                                        "sm_80/shadow/decode/fp8/hit60/128k"]),
-        # For each tile that is visited; over codes, which lists do not make fewer.
-        "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
+        # For each tile that is visited; also over codes, since lists do not make quantization less.
+        "swap.attention_block_list": ("value", "of_alias", ["exchange/attention/block_list/forward/bf16/d128/16k"]),
+        "swap.attention_block_list_codes": ("value", "of_alias", ["exchange/attention/block_list/codes/bf16/d128/16k"]),
         "swap.attention_bias": ("value", "of_alias", ["exchange/attention/dense_bias/forward/bf16/d128/16k"]),
         "swap.attention_alibi": ("value", "of_alias", ["exchange/attention/linear_bias/forward/bf16/d128/16k"]),
         "swap.attention_packed": ("value", "of_alias",
@@ -239,6 +237,7 @@ FIGURES_OF_FILE = {
             ("all_gather", "allgather.nvlink_by_programs_over_nccl", "over_nccl", "nvlink", "default"),
             ("all_gather", "allgather.pcie_over_nccl", "over_nccl", "pcie", "for_slow_wires"),
             ("reduce_scatter", "reducescatter.nvlink_over_nccl", "over_nccl", "nvlink", "for_peer_memory")]},
+    # The time of a loss over the time of a loss that also computes entropies and predictions.
     "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
         "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),
@@ -271,4 +270,5 @@ PEER_TBPS = {
 }
 
 # The pages that tables stand in.
-PAGES = ["README.md", "docs/measured.md", "docs/guide.md", "docs/real_model.md", *report_python.PAGES]
+PAGES = ["README.md", "docs/measured.md", "docs/exchanges.md", "docs/guide.md", "docs/real_model.md",
+         *report_python.PAGES]

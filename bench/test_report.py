@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report
 import report_contents
+import report_exchanges
 import report_overview
 
 CONTEXT = {"date": "2026-01-02T03:04:05+00:00", "host_name": "secret", "executable": "/home/someone/tessera_bench",
@@ -92,6 +93,19 @@ class ReportTest(unittest.TestCase):
         code, text = self.report()
         self.assertEqual(code, 1)
         self.assertIn("shadow.score.read_fraction: there is no result of shadow/score/128k", text)
+
+    def test_the_table_of_exchanges_has_the_rows_with_all_of_their_results(self):
+        self.assertEqual(report_exchanges.exchanges({}), "Not measured yet.")
+        page = self.root / "docs" / "exchanges.md"
+        page.parent.mkdir()
+        page.write_text("<!-- bench:exchanges begin -->\n<!-- bench:exchanges end -->\n")
+        name = "exchange/attention/{}/bf16/d128/16k".format
+        measured = {name("bias_function/forward"): 0.581, name("bias_function/codes"): 0.57,
+                    name("dense_bias/forward"): 0.77}
+        self.write({**needed(), **{key: rows(key, of_alias=value) for key, value in measured.items()}})
+        self.assertEqual(self.report()[0], 0)
+        self.assertIn("| **0.58**, over codes 0.57 of `sage_attention2`", page.read_text())
+        self.assertNotIn("dense_bias", page.read_text())
 
     def test_the_copy_figure_is_that_of_the_faster_copy(self):
         results = needed()

@@ -15,6 +15,7 @@
 #include "policy_gradient_loss_trial.hpp"
 #include "preference_loss_trial.hpp"
 #include "quest_selection_trial.hpp"
+#include "skew_distillation_trial.hpp"
 #include "softmax_top_k_trial.hpp"
 #include "weight_only_linear_trial.hpp"
 
@@ -41,6 +42,6 @@ int run_papers(std::vector<std::string> const& names) {
 int main(int count, char** words) {
   using namespace tessera_examples;
   return run_papers<kivi_decode_trial, weight_only_linear_trial, quest_selection_trial, group_scaled_linear_trial,
-                    distillation_loss_trial, policy_gradient_loss_trial, preference_loss_trial, softmax_top_k_trial,
-                    float8_attention_trial>({words + 1, words + count});
+                    distillation_loss_trial, skew_distillation_trial, policy_gradient_loss_trial, preference_loss_trial,
+                    softmax_top_k_trial, float8_attention_trial>({words + 1, words + count});
 }

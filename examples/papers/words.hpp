@@ -55,7 +55,10 @@ TESSERA_FN void each_largest(typename M::group_type const& group, typename M::su
   M::each_row_once(group, write_row, largest);
 }
 
-/// The online softmax of the four heads' rows of scores, of which each lane holds a column, in base 2.
+/// The online softmax of the four heads' rows of scores, of which each lane of a group has a column, in base 2. The
+/// library's words are near. But weigh_rows over lane_rows is for the rows of one warp, and here the warps of a
+/// thread block share them; and weigh_lanes gives each lane a reference of its own, where these weights are
+/// multiplied by values together, and so are relative to the same one.
 template <class G>
 struct softmax_of_heads {
   head_numbers reference;          ///< of weights, the largest scores so far: the same in all lanes

@@ -10,6 +10,7 @@
 #include "../../examples/papers/policy_gradient_loss_trial.hpp"
 #include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
+#include "../../examples/papers/skew_distillation_trial.hpp"
 #include "../../examples/papers/softmax_top_k_trial.hpp"
 #include "../../examples/papers/weight_only_linear_trial.hpp"
 #include "support/catch.hpp"
@@ -40,6 +41,7 @@ TEST_CASE("the programs of papers are right on a GPU whatever the extents", "[cu
   check_on_gpu<quest_selection_trial>({{1, 1, 1}, {1, 17, 1}, {2, 63, 128}, {3, 5000, 70}});
   check_on_gpu<group_scaled_linear_trial>({{1, 1, 1}, {7, 128, 128}, {65, 129, 257}, {129, 256, 512}});
   check_on_gpu<distillation_loss_trial>({{1, 1, 1}, {2, 7, 3}, {3, 513, 65}, {9, 4096, 128}});
+  check_on_gpu<skew_distillation_trial>({{1, 1, 1, 1}, {9, 513, 65, 16}, {64, 1000, 128, 64}});
   check_on_gpu<policy_gradient_loss_trial>(
       {{1, 1, 0, 1, 1}, {3, 4, 2, 1, 3}, {2, 130, 1, 129, 65}, {4, 90, 20, 1000, 128}});
   check_on_gpu<preference_loss_trial>(

@@ -6,6 +6,7 @@
 
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
+#include <tessera/testing/laws/map/divergence.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 
 #include "../../examples/papers/distillation_loss_trial.hpp"
@@ -15,6 +16,7 @@
 #include "../../examples/papers/policy_gradient_loss_trial.hpp"
 #include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
+#include "../../examples/papers/skew_distillation_trial.hpp"
 #include "../../examples/papers/softmax_top_k_trial.hpp"
 #include "../../examples/papers/weight_only_linear_trial.hpp"
 #include "support/catch.hpp"
@@ -43,6 +45,7 @@ TEST_CASE("the programs of papers are right whatever the extents", "[host][threa
   check_trial<quest_selection_trial>(exec, {{1, 1, 1}, {1, 17, 1}, {2, 63, 128}, {1, 1030, 4}});
   check_trial<group_scaled_linear_trial>(exec, {{1, 1, 1}, {7, 128, 128}, {65, 129, 257}});
   check_trial<distillation_loss_trial>(exec, {{1, 1, 1}, {2, 7, 3}, {3, 513, 65}});
+  check_trial<skew_distillation_trial>(exec, {{1, 1, 1, 1}, {2, 7, 3, 5}, {9, 513, 65, 16}});
   check_trial<policy_gradient_loss_trial>(exec,
                                           {{1, 1, 0, 1, 1}, {3, 4, 2, 1, 3}, {4, 9, 3, 7, 4}, {2, 130, 1, 129, 65}});
   check_trial<preference_loss_trial>(exec,
@@ -59,6 +62,7 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
   check_trial<quest_selection_trial>(exec, {{2, 150, 3}});
   check_trial<group_scaled_linear_trial>(exec, {{3, 129, 130}});
   check_trial<distillation_loss_trial>(exec, {{2, 600, 9}});
+  check_trial<skew_distillation_trial>(exec, {{2, 130, 9, 7}});
   check_trial<policy_gradient_loss_trial>(exec, {{2, 9, 3, 300, 9}});
   check_trial<preference_loss_trial>(exec, {{{2, 9, 1, 300, 9}}});
   check_trial<softmax_top_k_trial>(exec, {{2, 300}});
@@ -125,6 +129,17 @@ TEST_CASE("the Reducers of papers keep the laws", "[host]") {
       });
   CAPTURE(divergences.text());
   CHECK(divergences.is_empty());
+}
+
+TEST_CASE("the skewed divergence keeps the laws, and is bounded where the student masks an entry", "[host]") {
+  using namespace tessera_examples;
+  skewed_kl const skewed;
+  auto const broken = testing::check_divergence_laws(
+      skewed, {{1.0, -2.0, 0.5, 0.0}, {0.0, 3.0, 0.5, -1.0}, {-14.0, 6.0, 0.0, 2.0}, {6.0, -14.0, 2.0, 2.0}});
+  CAPTURE(broken.text());
+  CHECK(broken.is_empty());
+  CHECK(std::fabs(skewed.value(0.0F, -infinity) + std::log(skewed.skew)) <= 1e-6F);
+  CHECK(skewed.slope(0.0F, -infinity) == 0.0F);
 }
 
 TEST_CASE("the divergence of masked entries is 0, and infinite where the student alone masks one", "[host]") {

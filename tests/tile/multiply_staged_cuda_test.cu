@@ -16,17 +16,17 @@ using namespace tessera_test;
 
 namespace {
 
-template <class T, class Shape, int Lanes>
-void check_staged_product_on_gpu() {
+template <template <class, class, int> class Product, class T, class Shape, int Lanes>
+void check_product_on_gpu() {
   CAPTURE(sizeof(T), Shape::m, Shape::n, Lanes);
   cuda const exec;
   staged_product_problem<T, Shape> const problem;
   auto const a = to_device(exec, problem.a);
   auto const b = to_device(exec, problem.b);
   auto sums = to_device(exec, std::vector<float>(problem.sums.size(), 77.0F));
-  staged_product<T, Shape, Lanes> const program{{a.data(), {Shape::m, problem.depth}},
-                                                {b.data(), {Shape::n, problem.depth}},
-                                                {sums.data(), {Shape::m, Shape::n}}};
+  Product<T, Shape, Lanes> const program{{a.data(), {Shape::m, problem.depth}},
+                                         {b.data(), {Shape::n, problem.depth}},
+                                         {sums.data(), {Shape::m, Shape::n}}};
   exec.run(program, 1);
   CHECK(to_host(exec, sums) == problem.sums);
 }
@@ -35,8 +35,14 @@ void check_staged_product_on_gpu() {
 
 TEST_CASE("products of staged tiles on a GPU are those of the host", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_staged_product_on_gpu<bfloat16, shape<16, 128, 16>, 128>();
-  check_staged_product_on_gpu<bfloat16, shape<64, 64, 16>, 128>();
-  check_staged_product_on_gpu<float16, shape<32, 24, 16>, 32>();
-  check_staged_product_on_gpu<float, shape<16, 8, 4>, 32>();
+  check_product_on_gpu<staged_product, bfloat16, shape<16, 128, 16>, 128>();
+  check_product_on_gpu<staged_product, bfloat16, shape<64, 64, 16>, 128>();
+  check_product_on_gpu<staged_product, float16, shape<32, 24, 16>, 32>();
+  check_product_on_gpu<staged_product, float, shape<16, 8, 4>, 32>();
+}
+
+TEST_CASE("multiply_words on a GPU gives the products of the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_product_on_gpu<product_of_words, bfloat16, shape<64, 64, 16>, 128>();
+  check_product_on_gpu<product_of_words, float, shape<16, 8, 4>, 32>();
 }

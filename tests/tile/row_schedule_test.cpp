@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/testing/adversary.hpp>
 #include <tessera/tile/row_schedule.hpp>
 
 #include "support/catch.hpp"
+#include "tile/scheduled_rows.hpp"
 
 using namespace tessera;
 
@@ -86,4 +88,20 @@ TEST_CASE("a row schedule keeps all workers busy", "[host]") {
     CAPTURE(rows);
     CHECK(schedule.steps() <= rows * 501 / 66 * 102 / 100 + 1);
   }
+}
+
+TEST_CASE("workers of a row schedule in any order make each tile once, and keep the rules for programs", "[host]") {
+  row_schedule const schedule = row_schedule::make(7, 17, 5, 10);
+  std::vector<std::int32_t> made(7 * 17, 0);
+  testing::adversary{.seed = 3}.run(tessera_test::scheduled_rows{schedule, {made.data(), {7, 17}}}, schedule.workers);
+  int tiles = 0;
+  for (std::int32_t index = 0; index < schedule.count(); ++index) {
+    row_split const part = schedule.split_at(index);
+    if (part.is_there) {
+      auto const at = static_cast<std::size_t>(part.row * 17 + schedule.at(index).column);
+      CHECK(made[at] == tessera_test::scheduled_rows::mark(index % schedule.workers, part));
+      ++tiles;
+    }
+  }
+  CHECK(tiles == 7 * 17);
 }

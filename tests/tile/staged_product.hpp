@@ -48,6 +48,32 @@ struct staged_product {
   }
 };
 
+/// The same product by multiply_words: a b^T twice, where the sources have words, and 77 where they do not.
+template <class T, class Shape, int Lanes>
+struct product_of_words {
+  static constexpr int lanes = Lanes;
+  struct scratch_type {
+    staged_tile<T, Shape::m, Shape::k> a[3];
+    staged_tile<T, Shape::n, Shape::k> b[3];
+  };
+  matrix_view<T const> a;
+  matrix_view<T const> b;
+  matrix_view<float> sums;
+
+  template <class G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type& scratch) const {
+    using tile = gemm_tile<T, Shape, G>;
+    typename tile::sum_tile total;
+    tile::clear(group, total);
+    bool is_done = multiply_words<tile>(group, dense<T>{a}, dense<T>{b}, {0, 0}, scratch, total);
+    group.sync();
+    is_done = multiply_words<tile>(group, dense<T>{a}, dense<T>{b}, {0, 0}, scratch, total) && is_done;
+    if (is_done) {
+      tile::store(group, total, sums.data, sums.stride(0));
+    }
+  }
+};
+
 /// Its operands, of small whole numbers, and its sums.
 template <class T, class Shape>
 struct staged_product_problem {

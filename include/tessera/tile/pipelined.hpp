@@ -13,6 +13,23 @@
 /// step: after it the lanes' copies of the step are there, and the stage of the step before has been read, which is
 /// filled next. After the loop scratch may still be read by other lanes.
 ///
+/// `ring_refiller` and `late_refiller` are rings whose lanes fill again what they have read, where steps are taken
+/// one by one, or several rings take turns: begin_step(), the step's work, end_step().
+/// tile/cuda/sm_80/refilled_ring.cuh has loops over them and figures, and refilled_stages.cuh there is what GPUs run.
+/// A ring's stages may be of two kinds, such as keys and values, which come one after the other:
+///
+///     auto const fill = [&](int stage) { stage == 0 ? begin_keys() : begin_values(); };    // the next ones, or none
+///     late_refiller<2, Group, decltype(fill)> ring(group, fill);
+///     ring.fill_all();
+///     for (...) {
+///       int step = ring.begin_step(0).index;   // keys are there, and values on their way
+///       make_scores();
+///       ring.end_step(step, 1);
+///       step = ring.begin_step(1).index;       // values are there, and the next keys on their way
+///       add_values();
+///       ring.end_step(step, 1);
+///     }
+///
 /// Where some warps fill stages and others read them, from sm_90 on, each side has its own loop over the same steps:
 /// tile/cuda/sm_90/pipelined_ring.cuh.
 ///
@@ -118,6 +135,84 @@ template <int Stages, class G, class Begin>
   return {group, steps, begin};
 }
 
+/// Fill: fill(stage) begins the lane's copies of the next stage that is not on its way. G: whose lanes read what the
+/// others copied, with sync(). Rings: how many rings take turns.
+template <int Stages, class G, class Fill, int Rings = 1>
+class ring_refiller {
+ public:
+  static constexpr int stages = Stages;  ///< how many stages the ring has
+
+  /// Goes on from a stage, which it changes. The group and `fill` outlive it.
+  TESSERA_FN ring_refiller(G const& group, int& stage, Fill const& fill) : group_(group), stage_(stage), fill_(fill) {}
+
+  /// Begins to fill a stage: each of them before the first step, in their order.
+  TESSERA_FN void fill(int stage) const {
+    fill_(stage);
+    copies_in_flight<G>::commit();
+  }
+  /// Begins to fill all stages.
+  TESSERA_FN void fill_all() const {
+    each_constant<Stages>([&, this](auto stage) { fill(stage.value); });
+  }
+  /// Waits until the step's stage is full.
+  [[nodiscard]] TESSERA_FN pipeline_step begin_step(int index) const {
+    copies_in_flight<G>::template await<Rings * Stages - 1>();
+    group_.sync();
+    return {index, stage_};
+  }
+  /// Begins to fill the stage that all lanes have read, and goes on behind the step.
+  TESSERA_FN void end_step(int = 0, int = 1) const {
+    group_.sync();
+    fill(stage_);
+    stage_ = stage_ + 1 == Stages ? 0 : stage_ + 1;
+  }
+
+ private:
+  G const& group_;
+  int& stage_;
+  Fill const& fill_;
+};
+
+/// Fill, G: as for ring_refiller.
+template <int Stages, class G, class Fill>
+class late_refiller {
+ public:
+  static_assert(Stages >= 2, "tessera: a late_refiller has at least two stages: one is read while another is filled");
+  static constexpr int stages = Stages;  ///< how many stages the ring has
+
+  /// Begins with stage 0. The group and `fill` outlive it.
+  TESSERA_FN late_refiller(G const& group, Fill const& fill) : group_(group), fill_(fill) {}
+
+  /// Begins to fill all stages but the last, which the first step does.
+  TESSERA_FN void fill_all() {
+    for (int i = 1; i < Stages; ++i) {
+      fill_next();
+    }
+  }
+  /// Waits until the step's stage is full, and begins to fill that of the step before, which all lanes have read.
+  [[nodiscard]] TESSERA_FN pipeline_step begin_step(int index) {
+    copies_in_flight<G>::template await<Stages - 2>();
+    group_.sync();
+    fill_next();
+    return {index, stage_};
+  }
+  /// Goes on behind the step.
+  TESSERA_FN void end_step(int, int) { stage_ = after(stage_); }
+
+ private:
+  TESSERA_FN static int after(int stage) { return stage + 1 == Stages ? 0 : stage + 1; }
+  TESSERA_FN void fill_next() {
+    fill_(next_);
+    copies_in_flight<G>::commit();
+    next_ = after(next_);
+  }
+
+  G const& group_;
+  Fill const& fill_;
+  int stage_ = 0;  ///< which is read next
+  int next_ = 0;   ///< which is filled next
+};
+
 /// Steps `first`, `first + by`, ... below `end`. A step takes `by` stages of a ring, of which it uses the first.
 struct step_range {
   int first;   ///< the first step
@@ -150,3 +245,7 @@ TESSERA_FN void each_fetched_in_rounds(step_range const& steps, Registers (&in_f
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/sm_80/refilled_stages.cuh>
+#endif

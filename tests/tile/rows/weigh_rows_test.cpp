@@ -1,70 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <tessera/core/math.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/exec/cpu.hpp>
 #include <tessera/reduce/maximum.hpp>
 #include <tessera/reduce/sum.hpp>
+#include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/row_tile.hpp>
 #include <tessera/tile/rows/weigh_rows.hpp>
 
 #include "support/catch.hpp"
+#include "tile/row_words.hpp"
+#include "tile/rows/part_rows.hpp"
+#include "tile/rows/weighed_rows.hpp"
 
 using namespace tessera;
+using namespace tessera_test;
 
 namespace {
-
-/// A softmax with headroom, which counts how often lanes agree on other references.
-struct referred_softmax {
-  using largest_type = maximum_reducer<float>;
-  using sum_type = sum_reducer<float>;
-  struct state_type {
-    float reference;
-    float sum;
-  };
-  float headroom;
-  int agreements = 0;
-
-  [[nodiscard]] bool is_beyond(state_type const& state, float largest) const {
-    return largest > state.reference + headroom;
-  }
-  void agree() { ++agreements; }
-  static float raise(state_type& state, float largest) {
-    float const raised = std::fmax(state.reference, largest);
-    float const factor = std::exp2(state.reference - raised);
-    state.reference = raised;
-    state.sum *= factor;
-    return factor;
-  }
-  static float weight(state_type const& state, float score) { return std::exp2(score - state.reference); }
-  static void add(state_type& state, float sum) { state.sum += sum; }
-};
-
-/// A softmax relative to the largest score so far.
-struct raised_softmax {
-  using largest_type = maximum_reducer<float>;
-  using sum_type = sum_reducer<float>;
-  static constexpr bool sums_whole_rows = true;
-  struct state_type {
-    float reference;
-    float sum;
-  };
-  static float turn(state_type& state, float largest) { return referred(state, std::fmax(state.reference, largest)); }
-  static float weight(state_type const& state, float score) { return std::exp2(score - known(state.reference)); }
-  static void add(state_type& state, float factor, float sum) { state.sum = state.sum * factor + sum; }
-
- private:
-  static float referred(state_type& state, float reference) {
-    float const factor = std::exp2(state.reference - known(reference));
-    state.reference = reference;
-    return factor;
-  }
-  static float known(float reference) { return reference == -infinity ? 0.0F : reference; }
-};
 
 using scores_tile = row_tile<float, shape<8, 16, 4>>;
 using states_type = scores_tile::row_values<referred_softmax::state_type>;
@@ -189,5 +145,13 @@ TEST_CASE("weights of an online softmax are relative to the largest score, by ro
           CHECK(static_cast<double>(total) == Approx(sum).epsilon(1e-5));
         },
         states, totals);
+  }
+}
+
+TEST_CASE("weighing rows, with headroom and by lanes, keeps the rules for programs", "[host]") {
+  for (int const tiles : {0, 1, 7}) {
+    CHECK(wrong_weights_of<tile_words<float, 16, 16>, 16, 16>(cpu{.threads = 1}, tiles, 8.0F) == "");
+    CHECK(wrong_weights_of<tile_words<float, 16, 16>, 16, 16>(testing::adversary{.seed = 3}, tiles, 0.0F) == "");
+    CHECK(wrong_weights_of<lane_words<float, 4, 33>, 4, 33>(testing::adversary{.seed = 4}, tiles, 8.0F) == "");
   }
 }

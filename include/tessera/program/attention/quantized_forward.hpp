@@ -26,6 +26,11 @@
 /// multiplied at a time, while codes of the next are on their way (tile/copies_in_flight.hpp). The order of additions
 /// depends on the executor and the extents alone.
 ///
+/// Batches of copies are counted here, and not by a ring of tile/pipelined.hpp: a ring fills a stage again when it
+/// has been read, but values are widened where a tile's other keys were, so that the next tile's cannot be copied
+/// there before all values have been multiplied. Memory of their own would take 8 KiB more of a thread block with 128
+/// channels.
+///
 /// A CPU with AVX2 and FMA multiplies codes where they are staged, and weighs eight scores at a time: weights never
 /// become fp16, which they are exact in, and results have the bits of the loops for other processors.
 ///

@@ -52,6 +52,8 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/pairs.cuh>
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
+#include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tile/cuda/warp.cuh>
 #include <tessera/view/view.hpp>
@@ -277,14 +279,17 @@ struct compress_pages {
     }
   }
 
-  /// Computes products of keys and then of values, by one loop, since its instructions are many already.
+  /// Computes products of keys and then of values, by one loop, since its instructions are many already. With waits
+  /// counted by hand (`turn % 2`) a page took 7 instructions less of 6200.
   __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
                                            slots_type const& own_slots) const {
     lanes_type const at{thread_here()};
     row_memory& memory = memory_of(scratch);
+    pipeline_state<2> arrived{0, turn % 2};
 #pragma unroll 1
-    for (int part = 0; part < 2; ++part) {
-      scratch.full[part].wait(turn % 2);
+    for (read_step<2> const step : pipelined(late_reader(arrived), 2)) {
+      int const part = step.stage;
+      scratch.full[part].wait(step.state.phase);
       float_products const products =
           elements_type::products(own_slots, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
       if (part == key_part) {

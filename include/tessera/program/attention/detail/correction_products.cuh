@@ -39,6 +39,7 @@
 #include <tessera/tile/cuda/sm_90/barrier.cuh>
 #include <tessera/tile/cuda/sm_90/message_ring.cuh>
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
+#include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/stage_ring.cuh>
 #include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
@@ -106,20 +107,23 @@ struct correction_products {
   template <class Staged>
   __device__ __forceinline__ void convert(int mean, Staged const* terms, float const (*scales)[lane_scales],
                                           stage_ring<Stages>& ring) {
-    pipeline_state<Stages> at;
-    while (true) {
-      loaded[at.stage].wait(at.phase);
-      std::int32_t const what = loads[at.stage].read();
-      if (what < 0) {
-        return;
-      }
+    pipeline_state<Stages> state;
+    std::int32_t what = 0;
+    auto const goes_on = [&, this] {
+      loaded[state.stage].wait(state.phase);
+      what = loads[state.stage].read();
+      return what >= 0;
+    };
+    if (!goes_on()) {
+      return;
+    }
+    for (read_step<Stages> const at : pipelined(late_reader(state), steps_while(goes_on))) {
       unsigned const own = static_cast<unsigned>(what) >> 1U & (0b11U << 2 * mean >> (what & 1));
       if (own != 0) {
         convert_tile(mean, own, terms[at.stage], scales[at.stage], at.stage);
       }
       fence_async_proxy();
       ring.full[at.stage].arrive();
-      at.advance();
     }
   }
 

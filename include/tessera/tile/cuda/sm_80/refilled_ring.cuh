@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `ring_refiller`: the side of a pipelined loop (tile/cuda/sm_90/pipelined_ring.cuh) whose lanes fill by cp.async the
-/// stages that they read themselves (sm_80 and later). A stage is filled again at the end of the step that has read it,
-/// with what comes as many steps later as there are stages. So all other stages are on their way during a step, one
-/// stage is enough where other work follows, and several loops share a ring, which is never empty between them.
+/// Loops over rings whose lanes fill by cp.async the stages that they read themselves (sm_80 and later).
+/// `ring_refiller` of tile/pipelined.hpp is a side of a pipelined loop (tile/cuda/sm_90/pipelined_ring.cuh). A stage
+/// is filled again at the end of the step that has read it, with what comes as many steps later as there are stages.
+/// So all other stages are on their way during a step, one stage is enough where other work follows, and several
+/// loops share a ring, which is never empty between them.
 ///
 ///     int stage = 0;                                                       // goes on from loop to loop
 ///     auto const fill = [&](int into) { copy_next(scratch.boxes[into]); };  // nothing beyond the last step
@@ -65,52 +66,12 @@
 #pragma once
 
 #include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/sm_80/refilled_stages.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
+#include <tessera/tile/pipelined.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// Fill: fill(stage) begins the lane's copies of the next stage that is not on its way. G: whose lanes read what the
-/// others copied, with sync(). Rings: how many rings take turns.
-template <int Stages, class G, class Fill, int Rings = 1>
-class ring_refiller {
- public:
-  static constexpr int stages = Stages;  ///< how many stages the ring has
-
-  /// Goes on from a stage, which it changes. The group and `fill` outlive it.
-  __device__ __forceinline__ ring_refiller(G const& group, int& stage, Fill const& fill)
-      : group_(group), stage_(stage), fill_(fill) {}
-
-  /// Begins to fill a stage: each of them before the first step, in their order.
-  __device__ __forceinline__ void fill(int stage) const {
-    fill_(stage);
-    async_copy_commit();
-  }
-  /// Begins to fill all stages.
-  __device__ __forceinline__ void fill_all() const {
-#pragma unroll
-    for (int stage = 0; stage < Stages; ++stage) {
-      fill(stage);
-    }
-  }
-  /// Waits until the step's stage is full.
-  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) const {
-    async_copy_wait<Rings * Stages - 1>();
-    group_.sync();
-    return {index, stage_};
-  }
-  /// Begins to fill the stage that all lanes have read, and goes on behind the step.
-  __device__ __forceinline__ void end_step(int = 0, int = 1) const {
-    group_.sync();
-    fill(stage_);
-    stage_ = stage_ + 1 == Stages ? 0 : stage_ + 1;
-  }
-
- private:
-  G const& group_;
-  int& stage_;
-  Fill const& fill_;
-};
 
 /// The side of lanes that fill stages while they read others: a late_reader that goes on by what its steps have
 /// computed for later ones, which takes fewer instructions than pipeline_state::advance() or a pipeline_count.
@@ -149,51 +110,6 @@ template <int Later, int Stages>
   pipeline_state<Stages> const then = at.state.template later<Later>();
   return {{at.index + Later, then.stage}, then};
 }
-
-/// Fill, G: as for ring_refiller.
-template <int Stages, class G, class Fill>
-class late_refiller {
- public:
-  static_assert(Stages >= 2, "tessera: a late_refiller has at least two stages: one is read while another is filled");
-  static constexpr int stages = Stages;  ///< how many stages the ring has
-
-  /// Begins with stage 0. The group and `fill` outlive it.
-  __device__ __forceinline__ late_refiller(G const& group, Fill const& fill) : group_(group), fill_(fill) {}
-
-  /// Begins to fill all stages but the last, which the first step does.
-  __device__ __forceinline__ void fill_all() {
-#pragma unroll 1
-    for (int i = 1; i < Stages; ++i) {
-      fill_next();
-    }
-  }
-  /// Waits until the step's stage is full, and begins to fill that of the step before, which all lanes have read.
-  [[nodiscard]] __device__ __forceinline__ pipeline_step begin_step(int index) {
-    async_copy_wait<Stages - 2>();
-    group_.sync();
-    fill_next();
-    return {index, stage_};
-  }
-  /// Goes on behind the step.
-  __device__ __forceinline__ void end_step(int, int) {
-    stage_ = after(stage_);
-  }
-
- private:
-  __device__ __forceinline__ static int after(int stage) {
-    return stage + 1 == Stages ? 0 : stage + 1;
-  }
-  __device__ __forceinline__ void fill_next() {
-    fill_(next_);
-    async_copy_commit();
-    next_ = after(next_);
-  }
-
-  G const& group_;
-  Fill const& fill_;
-  int stage_ = 0;  ///< which is read next
-  int next_ = 0;   ///< which is filled next
-};
 
 }  // namespace v0
 }  // namespace tessera
