@@ -35,11 +35,6 @@ std::int64_t first_of(int rank, int count, std::int64_t vocabulary) {
   return rank == 0 ? 0 : rank == count ? vocabulary : vocabulary / 3;
 }
 
-template <class Loss>
-constexpr bool is_spread = false;
-template <class Loss>
-constexpr bool is_spread<sequence_parallel<Loss>> = true;
-
 /// Hidden states of a rank: all, or its part of the tokens alone.
 template <class Loss>
 std::vector<bfloat16> own_states(std::vector<bfloat16> const& all, int rank, int count, std::int64_t channels) {
