@@ -35,6 +35,13 @@ template <class Policy, class Architectures>
 inline constexpr bool may_have_policy = may_have_architecture(Architectures{}, Policy::value.from,
                                                               Policy::value.before);
 
+/// The number of the architecture of the code that the device takes; 0 where there is none. The kernels are not asked
+/// about by name: they would be compiled wherever memory is planned.
+template <class Architectures>
+int number_of_code(basic_cuda<Architectures> const& exec) {
+  return number_of(exec.template architecture_of_code<specific_program>());
+}
+
 /// Gives what use(policy) gives for the policy that a tuning has for the code that the device takes, which may be older
 /// than the device: an sm_120 takes that for sm_80 where the source was compiled for sm_80 and sm_90a. Only policies
 /// for compiled architectures are instantiated. Where there is no code for the device, it is any of these.
@@ -48,7 +55,7 @@ auto with_policy(basic_cuda<Architectures> const& exec, Use const& use) {
   constexpr bool has_third = may_have_policy<third, Architectures>;
   int code = 0;
   if constexpr (has_first + has_second + has_third > 1) {
-    code = number_of(exec.template architecture_of_code<specific_program>());
+    code = number_of_code(exec);
   }
   if constexpr (has_third) {
     if constexpr (!has_first && !has_second) {
@@ -85,18 +92,29 @@ inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_polic
 template <class Mantissa, class T, class Policy>
 using decoding_on_warps = decode_weights_on_warps<T, Policy::value, keep_mantissa<Mantissa::kept_bits>>;
 
-/// Why the device does not run the kernel that encodes weights, or none. (The others take at most 32 KiB.)
+/// Why the device does not run a kernel for weights, or none; what exec.lacks() says.
+template <class P, class Architectures>
+refusal lacks_kernel(basic_cuda<Architectures> const& exec) {
+  int const code = number_of_code(exec);
+  return first_of(
+      unless(code > 0 && code >= P::from_architecture && code < P::before_architecture, "the device's architecture",
+             exec.state->architecture(),
+             "one that the program is for and this source was compiled for (sm_90a is 900)"),
+      unless(launch_shape<P>::shared_bytes <= exec.state->shared_bytes(), "a thread block's shared memory in bytes",
+             exec.state->shared_bytes(), "as many as the program needs"));
+}
+/// The same of the kernel that encodes weights. (Those before it take at most 43 KiB.)
 template <class T, class Mantissa, class Architectures>
 refusal lacks_encoding(basic_cuda<Architectures> const& exec) {
   return with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
-    return exec.template lacks<encode_weights_on_warps<T, decltype(policy)::value, Mantissa>>();
+    return lacks_kernel<encode_weights_on_warps<T, decltype(policy)::value, Mantissa>>(exec);
   });
 }
-/// Why the device does not run the kernel that decodes weights, or none.
+/// The same of the kernel that decodes weights.
 template <class T, class Mantissa, class Architectures>
 refusal lacks_decoding(basic_cuda<Architectures> const& exec) {
   return with_policy<neuzip_decode_tuning>(
-      exec, [&](auto policy) { return exec.template lacks<decoding_on_warps<Mantissa, T, decltype(policy)>>(); });
+      exec, [&](auto policy) { return lacks_kernel<decoding_on_warps<Mantissa, T, decltype(policy)>>(exec); });
 }
 
 /// Encodes up to 32 tensors: normalizers, histograms, codebooks, blocks.
