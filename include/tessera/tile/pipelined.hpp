@@ -21,11 +21,11 @@
 ///     auto const fill = [&](int stage) { stage == 0 ? begin_keys() : begin_values(); };    // the next ones, or none
 ///     late_refiller<2, Group, decltype(fill)> ring(group, fill);
 ///     ring.fill_all();
-///     for (...) {
-///       int step = ring.begin_step(0).index;   // keys are there, and values on their way
+///     for (int tile = 0; tile < tiles; ++tile) {
+///       int step = ring.begin_step(2 * tile).index;      // keys are there, and values on their way
 ///       make_scores();
 ///       ring.end_step(step, 1);
-///       step = ring.begin_step(1).index;       // values are there, and the next keys on their way
+///       step = ring.begin_step(2 * tile + 1).index;      // values are there, and the next keys on their way
 ///       add_values();
 ///       ring.end_step(step, 1);
 ///     }

@@ -30,7 +30,9 @@ tessera_check_pieces(ON_HOST tiles "#include \"checks/examples/tile.hpp\"\n#incl
   tile/pipelined.hpp "Group const& group, pipeline_scratch& scratch, tessera::dense<tessera::bfloat16> const& a, \
     tessera::dense<tessera::bfloat16> const& b, std::int64_t first_row, std::int64_t first_column, int steps, \
     int depth, product::sum_tile& sums"
-  tile/pipelined.hpp:2 "Group const& group, tessera::dense_chunks<tessera::bfloat16> const& source, \
+  tile/pipelined.hpp:2 "Group const& group, int tiles, void (*begin_keys)(), void (*begin_values)(), \
+    void (*make_scores)(), void (*add_values)()"
+  tile/pipelined.hpp:3 "Group const& group, tessera::dense_chunks<tessera::bfloat16> const& source, \
     std::int64_t first_row, int first, int end, int by, int depth, tile_on_the_way& tile, \
     void (*multiply)(tile_on_the_way const&, int)"
   tile/row_chunks.hpp "${given_matrix} matrix, tessera::matrix_view<float> outputs, std::int64_t row, \

@@ -19,9 +19,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/loss/detail/part_items.hpp>
-#include <tessera/program/loss/entry_marks.hpp>
 #include <tessera/program/loss/entry_order.hpp>
-#include <tessera/program/loss/finish_loss.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/program/loss/kept_softmaxes.hpp>
 #include <tessera/program/loss/logit_gradient.hpp>
