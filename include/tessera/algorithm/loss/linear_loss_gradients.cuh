@@ -359,8 +359,10 @@ struct warpgroup_loss_gradients {
         range,
         classifier};
     auto const schedule = [&] {
-      if constexpr (begins_early) {  // lists of tiles come before the first part, rows of the classifier before each
-        return early_loss_tiles{tiles, number == 0 || is_ordered || Call::layout::has_source};
+      // Lists of tiles come before the part that is enqueued first, which need not be number 0 (part_walk), and rows of
+      // the classifier before each.
+      if constexpr (begins_early) {
+        return early_loss_tiles{tiles, part.first == begin() || is_ordered || Call::layout::has_source};
       } else {
         return tiles;
       }
