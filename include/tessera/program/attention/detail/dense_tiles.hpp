@@ -45,7 +45,6 @@
 #include <tessera/tile/copies_in_flight.hpp>
 #include <tessera/tile/multiply_staged.hpp>
 #include <tessera/tile/multiply_sums.hpp>
-#include <tessera/tile/pipelined.hpp>
 #include <tessera/tile/row_tile.hpp>
 #include <tessera/tile/rows/weigh_rows.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -152,25 +151,23 @@ struct dense_tiles {
       own.begin_load(group, scratch.q[part], at.first_query, std::int64_t{part} * width);
     }
     cursor next(at, list, 1, 0);
-    auto const fill_keys = [&, this](int) { begin_keys(group, at, next, scratch); };
-    auto const fill_values = [&, this](int) { begin_values(group, at, next, scratch); };
-    int only = 0;  // each ring has one stage
-    ring_refiller<1, G, decltype(fill_keys), 2> const of_keys(group, only, fill_keys);
-    ring_refiller<1, G, decltype(fill_values), 2> const of_values(group, only, fill_values);
-    of_keys.fill_all();
-    of_values.fill_all();
+    begin_keys(group, at, next, scratch);
     while (next.exists()) {
       std::int64_t const now = next.key();
-      pipeline_step step = of_keys.begin_step(0);  // queries and keys are there
+      group.sync();  // all lanes have read the values before
+      begin_values(group, at, now, scratch);
+      copies::template await<1>();
+      group.sync();  // queries and keys are there
       typename row_words::scores::sum_tile scores;
       make_scores(group, scratch, scores);
       next.move_on(at, list);
-      of_keys.end_step(step.index);
+      group.sync();  // all lanes have read the keys
+      begin_keys(group, at, next, scratch);
       mask_scores(group, at, now, state, scores);
       weigh_rows<typename row_words::scores>(group, softmax_type{}, scores, state.softmax, state.factor);
-      step = of_values.begin_step(0);
+      copies::template await<1>();
+      group.sync();  // values are there
       add_values(group, state, scores, scratch, totals);
-      of_values.end_step(step.index);
     }
     copies::template await<0>();  // queries that had no keys
     finish_rows(group, at, state, totals, scratch);
@@ -220,21 +217,23 @@ struct dense_tiles {
         state.seen, state.softmax);
   }
 
-  /// Starts to load keys, if there are more.
+  /// Starts to load keys, if there are more. They are a batch of copies in any case.
   template <Group G>
   TESSERA_FN void begin_keys(G const& group, coordinates const& at, cursor const& next, scratch_type& scratch) const {
     dense<T> const from = keys.tokens(at.sequence, at.key_head);
     for (int part = 0; next.exists() && part * width < shape.channels; ++part) {
       from.begin_load(group, scratch.k(part), next.key(), std::int64_t{part} * width);
     }
+    copies_in_flight<G>::commit();
   }
-  /// Starts to load values, if there are more.
+  /// Starts to load values.
   template <Group G>
-  TESSERA_FN void begin_values(G const& group, coordinates const& at, cursor const& next, scratch_type& scratch) const {
+  TESSERA_FN void begin_values(G const& group, coordinates const& at, std::int64_t first, scratch_type& scratch) const {
     dense<T> const from = values.tokens(at.sequence, at.key_head);
-    for (int part = 0; next.exists() && part * width < shape.channels; ++part) {
-      from.begin_load(group, scratch.v(part), next.key(), std::int64_t{part} * width);
+    for (int part = 0; part * width < shape.channels; ++part) {
+      from.begin_load(group, scratch.v(part), first, std::int64_t{part} * width);
     }
+    copies_in_flight<G>::commit();
   }
 
   /// Multiplies queries by keys.
