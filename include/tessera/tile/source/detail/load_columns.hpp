@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `load_columns`: loads a tile of a matrix whose columns are contiguous, by one thread: eight columns at a time, which
-/// become rows by vectors where elements have 16 bits. With such tiles loaded element by element the exact loss's forward
-/// and backward pass takes 1.67 times as long on one core of a Xeon.
+/// become rows by vectors where elements have 16 bits. With such tiles loaded element by element the exact loss's two
+/// passes take 1.67 times as long on one core of a Xeon.
 #pragma once
 
 #include <cstdint>
