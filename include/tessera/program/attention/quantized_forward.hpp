@@ -26,8 +26,9 @@
 /// multiplied at a time, while codes of the next are on their way (tile/copies_in_flight.hpp). The order of additions
 /// depends on the executor and the extents alone.
 ///
-/// A CPU with AVX2 and FMA multiplies codes where they are staged, by AVX-512 if it has it, and weighs eight scores at a
-/// time: weights never become fp16, which they are exact in, and results have the bits of the loops for other processors.
+/// A CPU with AVX2 and FMA multiplies codes where they are staged, by AVX-512 if it has that, and weighs eight scores
+/// at a time: weights never become fp16, which they are exact in, and results have the bits of the loops for other
+/// processors.
 ///
 /// If the keys are split, a group takes one split of them, and merge_attention merges the partial results.
 ///
