@@ -192,6 +192,15 @@ FIGURES_OF_FILE = {
         "cpu.loss.gflops_per_core": ("value", "GFLOPs", ["exact_cross_entropy/cpu/forward/avx2/256x8192x512/1thread"]),
         "cpu.attention.gflops_per_core": ("value", "GFLOPs", ["sage_attention2/cpu/avx2/d128/2x1k/1thread"]),
     },
+    "cpu_products_avx512.json": {
+        "cpu.loss.avx512.gflops_per_core":
+            ("value", "GFLOPs", ["exact_cross_entropy/cpu/forward/avx512/256x8192x512/1thread"]),
+        "cpu.loss_both.avx512.gflops_per_core":
+            ("value", "GFLOPs", ["exact_cross_entropy/cpu/both/avx512/256x8192x512/1thread"]),
+        "cpu.dense_attention.avx512.gflops_per_core":
+            ("value", "GFLOPs", ["dense_attention/cpu/avx512/d128/2x1k/1thread"]),
+        "cpu.attention.avx512.gflops_per_core": ("value", "GFLOPs", ["sage_attention2/cpu/avx512/d128/2x1k/1thread"]),
+    },
     "house.json": {  # the repository itself, by bench/house.py
         "ci.cold.minutes": ("value", "minutes", ["house/ci"]),
         "house.concepts_unused": ("value", "unused", ["house/concepts"]),

@@ -473,15 +473,14 @@ TABLES = {
         ("encode on all cores", "neuzip/cpu/encode/bf16/gauss/64MiB/all_threads"),
     ], on_cpu=True),
     "products-cpu": Table("one core of a CPU", ["GFLOP/s"], [
-        ("the exact loss, 256 tokens x 8192 entries x 512 channels: forward",
-         f"{LOSS_ON_CPU}/forward/avx2/{LOSS_SHAPE}"),
-        ("the same with plain loops", f"{LOSS_ON_CPU}/forward/scalar/{LOSS_SHAPE}"),
-        ("forward and backward", f"{LOSS_ON_CPU}/both/avx2/{LOSS_SHAPE}"),
-        ("the same with plain loops", f"{LOSS_ON_CPU}/both/scalar/{LOSS_SHAPE}"),
-        ("`sage_attention2`, 2 heads of 1024 tokens and 128 channels", "sage_attention2/cpu/avx2/d128/2x1k/1thread"),
-        ("the same with plain loops", "sage_attention2/cpu/scalar/d128/2x1k/1thread"),
-        ("`dense_attention`", "dense_attention/cpu/avx2/d128/2x1k/1thread"),
-        ("the same with plain loops", "dense_attention/cpu/scalar/d128/2x1k/1thread"),
+        (f"{what}{how}", name.format(level)) for what, name in [
+            ("the exact loss, 256 tokens x 8192 entries x 512 channels, forward: ",
+             LOSS_ON_CPU + "/forward/{}/" + LOSS_SHAPE),
+            ("the exact loss, forward and backward: ", LOSS_ON_CPU + "/both/{}/" + LOSS_SHAPE),
+            ("`sage_attention2`, 2 heads of 1024 tokens and 128 channels: ",
+             "sage_attention2/cpu/{}/d128/2x1k/1thread"),
+            ("`dense_attention` of the same heads: ", "dense_attention/cpu/{}/d128/2x1k/1thread"),
+        ] for how, level in [("AVX-512", "avx512"), ("AVX2", "avx2"), ("plain loops", "scalar")]
     ], on_cpu=True),
     "neuzip-size": Table("distribution of bf16 weights", ["bits per weight", "entropy bound, bits per weight"], [
         ("N(0, 0.02)", "neuzip/encode/bf16/gauss/512MiB"),

@@ -88,8 +88,7 @@ void measure(benchmark::State& state) {
 }
 
 bool const added = [] {
-  std::string const shape =
-      std::string(simd_level_name(min(best_simd_level(), simd_level::avx2))) + "/d128/2x1k/1thread";
+  std::string const shape = std::string(simd_level_name(best_simd_level())) + "/d128/2x1k/1thread";
   bench::add("sage_attention2/cpu/" + shape, measure<sage_attention2>);
   bench::add("dense_attention/cpu/" + shape, measure<dense_attention>);
   return true;

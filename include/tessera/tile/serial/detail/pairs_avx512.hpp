@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The products of tile/serial/multiply_codes.hpp with AVX-512 VNNI: pairs of 16 bits, whose products an instruction adds
-/// to sums of 32 bits, which wrap.
+/// The products of tile/serial/multiply_codes.hpp with AVX-512 VNNI: pairs of 16 bits, whose products one instruction
+/// adds to sums of 32 bits, which wrap.
 #pragma once
 
 #include <cstdint>

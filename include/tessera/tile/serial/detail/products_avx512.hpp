@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
 #include <tessera/tile/serial/detail/products_avx2.hpp>
 #include <tessera/tile/serial/vectors.hpp>
@@ -34,7 +35,7 @@ namespace detail {
   using sixteen_bits = std::uint32_t __attribute__((vector_size(64)));
   constexpr std::uint32_t top = 0x80000000U;
   sixteen_words most{};
-  sixteen_words nearness = sixteen_words{} + INT32_MIN;  // as bounds_avx2() has it
+  sixteen_words nearness = most + INT32_MIN;  // as bounds_avx2() has it; nvcc 13.0 cannot add constants of 64 bytes
   for (int i = 0; i < count; i += 16) {
     sixteen_bits const bits = vector_at<sixteen_bits>(numbers + i).value;
     sixteen_bits const magnitude = bits & ~top;
@@ -70,7 +71,7 @@ namespace detail {
 #if defined(__clang__)
   product = __builtin_ia32_mulps512(a, b, to_nearest);
 #else
-  product = __builtin_ia32_mulps512_mask(a, b, sixteen_floats{}, static_cast<unsigned short>(-1), to_nearest);
+  product = __builtin_ia32_mulps512_mask(a, b, sixteen_floats{}, -1, to_nearest);
 #endif
 }
 
@@ -89,7 +90,8 @@ struct wide_row_of_sums {
     fourth = vector_at<sixteen_floats>(from + 48).value;
   }
   [[gnu::target("avx512f"), gnu::always_inline]] void add(float a, wide_row_of_sums const& b) {
-    sixteen_floats const factor = a - sixteen_floats{};
+    sixteen_words const bits = sixteen_words{} + bit_cast<std::int32_t>(a);
+    auto const factor = reinterpret_cast<sixteen_floats>(bits);
     add_one(first, factor, b.first);
     add_one(second, factor, b.second);
     add_one(third, factor, b.third);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `load_columns`: loads a tile of a matrix whose columns are contiguous, by one thread: eight columns at a time, which
-/// become rows by vectors where elements have 16 bits. A tile of 64 x 32 takes a sixth of the time of element by element.
+/// become rows by vectors where elements have 16 bits. With such tiles loaded element by element the exact loss's two
+/// passes take 1.67 times as long on one core of a Xeon.
 #pragma once
 
 #include <cstdint>
@@ -55,20 +56,30 @@ void exchange_halves(T const* const (&from)[8], int first, T* to, int stride) {
 
 #endif
 
-/// Makes rows of eight columns, from element `first` of each on.
+/// The same element by element.
 template <class T>
-void exchange_eight(T const* const (&from)[8], int first, T* to, int stride) {
-#if defined(__CUDACC_RTC__)
-#elif __has_builtin(__builtin_shufflevector)
-  if constexpr (sizeof(T) == 2) {
-    return exchange_halves(from, first, to, stride);
-  }
-#endif
+void exchange_plainly(T const* const (&from)[8], int first, T* to, int stride) {
   for (int row = 0; row < 8; ++row) {
     for (int column = 0; column < 8; ++column) {
       to[row * stride + column] = from[column][first + row];
     }
   }
+}
+
+/// Makes rows of eight columns, from element `first` of each on.
+template <class T>
+void exchange_eight(T const* const (&from)[8], int first, T* to, int stride) {
+#if defined(__CUDACC_RTC__)
+  exchange_plainly(from, first, to, stride);
+#elif __has_builtin(__builtin_shufflevector)
+  if constexpr (sizeof(T) == 2) {
+    exchange_halves(from, first, to, stride);
+  } else {
+    exchange_plainly(from, first, to, stride);
+  }
+#else
+  exchange_plainly(from, first, to, stride);
+#endif
 }
 
 /// `rows`: elements of a column. column_at(j): where column j of the tile begins; null: it is zeros.
