@@ -67,8 +67,8 @@ endmacro()
 
 # Most of the time for CUDA sources goes into optimising device code.  A quarter of it is left without, which is enough
 # where no GPU runs the code.  Where one does, code is optimised as usual: with CUDA 13.0's --Ofast-compile=mid tests of
-# pages met illegal addresses on an H200, whose optimised code does not.  What is assembled, too (tessera_assemble_tests),
-# is shorter by mid, and ptxas takes 10 s for 26.  The option came after 12.8.
+# pages met illegal addresses on an H200, whose optimised code does not.  What tessera_assemble_tests assembles is
+# shorter by mid, so that ptxas takes 10 s for 26.  The option came after 12.8.
 macro(tessera_compile_device_code_quickly)
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE tessera_nvcc_help ERROR_QUIET)
   if(tessera_nvcc_help MATCHES "--Ofast-compile")
@@ -159,8 +159,8 @@ function(tessera_move_tests_on_gpus to from)
   set(${from} "${kept}" PARENT_SCOPE)
 endfunction()
 
-# Compiles CUDA sources to PTX, and assembles this for the same architecture: whether each instruction is one. The host's
-# part, which takes a third of the time, is left out, and what ptxas says of speed, since nothing is optimised here.
+# Compiles CUDA sources to PTX, and assembles this for the same architecture: whether each instruction is one. What
+# ptxas says of speed is left out, since nothing is optimised here, and the host's part, which takes a third of all.
 function(tessera_assemble_tests target)
   add_library(${target} OBJECT ${ARGN})
   target_link_libraries(${target} PRIVATE tessera::cuda tessera_test_support)

@@ -239,15 +239,16 @@ std::string table_of_readme() {
     explanation (*of)(described_device const&);
   } const algorithms[]{
       {"NeuZip", "AVX-512, AVX2", [](described_device const& e) { return code_weights<neuzip>(e); }},
-      {"Cut Cross-Entropy, both passes", "AVX2",
+      {"Cut Cross-Entropy, both passes", "AVX-512, AVX2",
        [](described_device const& e) { return train<cut_cross_entropy, bfloat16>(e); }},
-      {"SageAttention2", "AVX2", [](described_device const& e) { return attend<sage_attention2>(e, 16384); }},
+      {"SageAttention2", "AVX-512, AVX2", [](described_device const& e) { return attend<sage_attention2>(e, 16384); }},
       {"SageAttention2, one query", "AVX2", [](described_device const& e) { return attend<sage_attention2>(e, 1); }},
-      {"`dense_attention`", "AVX2", [](described_device const& e) { return attend<dense_attention>(e, 16384); }},
+      {"`dense_attention`", "AVX-512, AVX2",
+       [](described_device const& e) { return attend<dense_attention>(e, 16384); }},
       {"MiniCache", "portable",
        [](described_device const& e) { return cache_step<slerp_merger<float>, direction_codec<4, 64>>(e); }},
       {"ShadowKV, a step", "portable", [](described_device const& e) { return step<coded_landmark_selector<8>>(e); }},
-      {"`linear`", "AVX2", [](described_device const& e) { return multiply<bfloat16, bfloat16>(e); }},
+      {"`linear`", "AVX-512, AVX2", [](described_device const& e) { return multiply<bfloat16, bfloat16>(e); }},
   };
   std::string text = line_of({"algorithm", "CPU (x86-64; elsewhere plain loops)", "sm_80", "sm_86", "sm_89, sm_120",
                               "sm_90a", "sm_100"}) +

@@ -8,11 +8,9 @@
 /// stage values are copied while scores are made, and keys of the next tile while values are multiplied: two syncs a
 /// tile. Thread blocks of a multiprocessor drift apart, so that one multiplies while another makes weights.
 ///
-/// Loops over one stage are a late_refiller of tile/pipelined.hpp, whose two stages are a tile of keys and one of values:
-/// by hand ptxas made the same instructions for sm_80, of 64, 128 and 256 channels, with a linear_bias (of 128 in another
-/// order) and dense biases; lists of tiles had 24 to 32 more of 4300 to 4800, and 0.3 to 0.7 % less speed. The loop over
-/// two stages, of dense biases of 128 channels, stays by hand: by `pipelined`, whose first tile has code of its own (80
-/// instructions more), 257 TFLOP/s for 263, and causal 239 for 242 (an H200, 16K tokens).
+/// Loops over one stage are a late_refiller of tile/pipelined.hpp, whose two stages are a tile of keys and one of
+/// values: by hand ptxas made the same instructions for sm_80, but for lists of tiles, which had 24 to 32 more of 4300
+/// to 4800. That over two stages, of dense biases of 128 channels, stays by hand: by `pipelined` 257 TFLOP/s for 263.
 ///
 /// Rows have a reference that is raised only if a score is more than 2^8 above it (weigh_rows_with_headroom): most
 /// tiles neither exchange largest scores nor scale what was added up.

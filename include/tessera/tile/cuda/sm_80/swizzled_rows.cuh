@@ -2,11 +2,8 @@
 /// `swizzled_rows<T, Rows, Columns>`: a tile in shared memory without gaps between its rows, for mma.sync: a box for
 /// each 128 bytes of the columns, which lies as a swizzled_tile does (tile/swizzled_tile.hpp). A staged_tile, whose
 /// rows lie 16 bytes further apart than they are long, takes an eighth more for rows of 128 bytes and a sixteenth more
-/// for rows of 256. It is filled and multiplied as a staged_tile is, along the depth:
-///
-///     swizzled_rows<float16, 64, 128> values;                           // 64 columns of the product, 128 of the depth
-///     values.chunk(row, column) = chunk;
-///     detail::load_b_transposed_of<product>(group, b_tile, values, column);
+/// for rows of 256. It is filled by chunk(row, column) and multiplied along the depth as a staged_tile is:
+/// swizzled_rows<float16, 64, 128> holds 64 columns of a product, 128 numbers deep.
 ///
 /// Eight rows of a chunk lie in different banks of shared memory, so that loads and copies take as long as those of a
 /// staged_tile; a lane has four addresses, for each 32 bytes of a box, in place of one.
