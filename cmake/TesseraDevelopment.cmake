@@ -98,8 +98,8 @@ macro(tessera_let_gcc_use_memory)
   endif()
 endmacro()
 
-# Sets VARIABLE to the architectures for programs that need not show that every architecture compiles: the last one
-# where no GPU runs them and device code may be slow, else all.
+# Sets VARIABLE to the architectures that programs are compiled for: the last one where no GPU runs them and device code
+# may be slow, else all. That programs compile for others is shown by the presets cuda-80, cuda-89 and cuda-all.
 macro(tessera_architectures_of_programs variable)
   set(${variable} "${CMAKE_CUDA_ARCHITECTURES}")
   tessera_cannot_run_cuda(tessera_is_without_gpu)
@@ -108,8 +108,7 @@ macro(tessera_architectures_of_programs variable)
   endif()
 endmacro()
 
-# Sets VARIABLE to the same, but to PTX alone where that leaves architectures out: ptxas takes a third of the time, and
-# the tests of the aliases show it their programs.
+# Sets VARIABLE to the same, but to PTX alone where that leaves architectures out: ptxas takes a third of the time.
 macro(tessera_architectures_or_ptx variable)
   tessera_architectures_of_programs(${variable})
   if(NOT "${${variable}}" STREQUAL "${CMAKE_CUDA_ARCHITECTURES}")

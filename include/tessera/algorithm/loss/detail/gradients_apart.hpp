@@ -7,11 +7,13 @@
 /// states get what these last entries add, and are whole. Last the classifier gets its own last rows, in parts that
 /// become smaller with the rows behind them. So only the logits of the last rows are made twice: of 8192 tokens and
 /// Gemma 2's classifier (V 256000, D 2304) 15 %, of Llama 3's (V 128256, D 4096) 18 %. That is 4 % more than the
-/// 8 N V D operations of both passes.
+/// 8 N V D operations of both passes. On an H200, in turns with 160 MiB and the same errors: 62.1 ms for 57.2, and 58.6
+/// for 53.6 (1.09 times as long); fp32 gradients in 10 MiB, which are made once, take 61.4 and 54.4.
 ///
 /// Where the classifier's gradient is not wanted, has gaps between its rows or is too small, the gradient of hidden
 /// states is made of some tokens after the others, with lower halves of these alone, after that of the classifier, for
-/// which logits are made once more: 10 N V D operations.
+/// which logits are made once more: 10 N V D operations. Without the classifier's gradient that is 111.6 ms for 43.9,
+/// and 82.0 for 40.8.
 #pragma once
 
 #include <cstddef>
