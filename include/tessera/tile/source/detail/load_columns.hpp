@@ -12,9 +12,10 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether load_columns() takes a tile.
+/// Whether load_columns() takes a tile: one whose rows lie at a stride from each other.
 template <class Tile>
-inline constexpr bool has_columns_by_eights = Tile::rows % 8 == 0 && Tile::columns % 8 == 0;
+inline constexpr bool has_columns_by_eights = requires { Tile::stride; } && Tile::rows % 8 == 0 &&
+                                              Tile::columns % 8 == 0;
 
 #if defined(__CUDACC_RTC__)
 #elif __has_builtin(__builtin_shufflevector)
