@@ -60,7 +60,7 @@ TESSERA_FN void load_elements(G const& group, Tile& tile, matrix_view<T const> m
   // Where they are closer in memory, neighbouring lanes take neighbouring rows.
   bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;
   if constexpr (std::is_same_v<G, serial_group<G::size>> && std::is_same_v<Rows, own_rows> &&
-                has_columns_by_eights<Tile>) {
+                has_columns_by_eights<Tile>()) {
     if (rows_are_neighbours) {
       return load_columns(tile, first_row, rows, [&](int at) -> T const* {
         std::int64_t const column = first_column + at;

@@ -40,7 +40,7 @@ struct gathered_columns {
 #endif
   template <class G, class Tile>
   TESSERA_FN void load(G const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
-    if constexpr (std::is_same_v<G, serial_group<G::size>> && detail::has_columns_by_eights<Tile>) {
+    if constexpr (std::is_same_v<G, serial_group<G::size>> && detail::has_columns_by_eights<Tile>()) {
       if (matrix.stride(1) == 1) {
         return detail::load_columns(tile, first_row, rows(), [&, this](int at) -> T const* {
           std::int64_t const column = first_column + at;

@@ -14,8 +14,13 @@ namespace detail {
 
 /// Whether load_columns() takes a tile: one whose rows lie at a stride from each other.
 template <class Tile>
-inline constexpr bool has_columns_by_eights = requires { Tile::stride; } && Tile::rows % 8 == 0 &&
-                                              Tile::columns % 8 == 0;
+constexpr bool has_columns_by_eights() {
+  if constexpr (requires { Tile::stride; }) {
+    return Tile::rows % 8 == 0 && Tile::columns % 8 == 0;
+  } else {
+    return false;
+  }
+}
 
 #if defined(__CUDACC_RTC__)
 #elif __has_builtin(__builtin_shufflevector)
