@@ -191,14 +191,14 @@ void check_smoothed(nccl_communicators const& comms, int count, loss_problem<bfl
   using whole = cut_cross_entropy_of<bfloat16, loss_statistics>;
   using loss = vocabulary_parallel<whole>;
   CAPTURE(count, p.tokens, p.vocabulary, has_empty);
-  auto const all = on_all<bfloat16>(comms, count, [&](rank_of_gpu& on, int rank) {
+  auto const all = on_all<float>(comms, count, [&](rank_of_gpu& on, int rank) {
     auto const own = problem_of(rank, count, p, has_empty);
     device_problem<bfloat16, std::int64_t> const in(on.exec, own);
-    return run_passes<loss, bfloat16>(on, in.inputs(), linear_loss_shape{own.tokens, own.vocabulary, own.channels},
-                                      part_of(rank, count, p.vocabulary, has_empty), own, {true});
+    return run_passes<loss, float>(on, in.inputs(), linear_loss_shape{own.tokens, own.vocabulary, own.channels},
+                                   part_of(rank, count, p.vocabulary, has_empty), own, {true});
   });
   CHECK(static_cast<double>(all[0].values.loss[0]) == Approx(reference_loss(p).total).epsilon(2e-5));
-  check_found<loss>(all, reference_gradient(p), 9e-3);
+  check_found<loss>(all, reference_gradient(p), 5e-3);
 }
 
 /// Rows of codes with a scale each, for labels. Loss: of vocabulary_parallel, or of both.
