@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
 #include <tessera/exec/cuda_memory.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/guarded_memory.cuh"
 
 using namespace tessera;
 using tessera_test::contains;
+using tessera_test::guarded_edge;
+using tessera_test::guarded_resource;
 
 namespace {
 
@@ -63,6 +69,25 @@ TEST_CASE("device memory is aligned, on its device, and counted at its peak", "[
   CHECK_THROWS_WITH(pool.allocate(std::size_t{1} << 60, 256, nullptr),
                     contains("device_memory.allocate: cudaMallocFromPoolAsync of 1152921504606846976 bytes: "));
   CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+// Without a wait in ~device_memory() this crashes in most runs, in an allocation.
+TEST_CASE("pools can be destroyed while memory is given back, beside virtual memory", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (int round = 0; round < 60; ++round) {
+    for (guarded_edge const edge : {guarded_edge::before, guarded_edge::behind}) {
+      tessera::cuda exec;
+      exec.memory = std::make_shared<guarded_resource>(edge);
+      buffer<float> const guarded(exec, 4000);
+      exec.wait();
+    }
+    for (int i = 0; i < 3; ++i) {
+      device_memory pool;
+      void* const block = pool.allocate(360000, 256, nullptr);
+      CHECK(cudaMemset(block, 1, 360000) == cudaSuccess);
+      pool.deallocate(block, 360000, 256, nullptr);
+    }
+  }
 }
 
 TEST_CASE("pinned memory belongs to the host, and the device can reach it", "[cuda]") {

@@ -68,7 +68,8 @@ class device_guard {
 
 }  // namespace detail
 
-/// Device memory by `cudaMallocAsync` from a private pool that keeps memory that is given back. Nothing here waits.
+/// Device memory by `cudaMallocAsync` from a private pool that keeps memory that is given back. Only the destructor
+/// waits, for all work of the device.
 class device_memory {
  public:
   /// A pool on the current device.
@@ -85,7 +86,16 @@ class device_memory {
   }
   device_memory(device_memory const&) = delete;
   device_memory& operator=(device_memory const&) = delete;
-  ~device_memory() { static_cast<void>(cudaMemPoolDestroy(pool_)); }
+  /// Waits for the device: memory is given back in the order of streams, and where that is still to come when a pool is
+  /// destroyed, driver 580.159 may crash in a later pool's first allocation, after virtual memory was mapped between.
+  ~device_memory() {
+    try {
+      detail::device_guard const guard(device_);
+      static_cast<void>(cudaDeviceSynchronize());
+    } catch (device_error const&) {  // the process ends, and the driver with it
+    }
+    static_cast<void>(cudaMemPoolDestroy(pool_));
+  }
 
   void* allocate(std::size_t bytes, std::size_t alignment, stream_handle stream) {
     check<value_error>(alignment <= device_alignment, "device_memory.allocate: an alignment of ", alignment,
