@@ -148,8 +148,22 @@ void run_from_source(basic_cuda<Architectures> const& exec, Problem const& probl
   }
 }
 
-/// gemm_cooperative with operands along the depth, for products with panels of weights.
-struct gemm_cooperative_along {
+/// Whether TMA can write these outputs, for programs that write them in no other way.
+template <class Output>
+bool can_store_boxes(matrix_view<Output> outputs) {
+  if constexpr (is_stored_by_boxes<Output>) {
+    return suits_box_stores(outputs);
+  } else {
+    return false;
+  }
+}
+
+}  // namespace detail
+
+/// gemm_cooperative: sm_90a, operands that TMA can load, or where elements have 2 bytes whose transposes it can. Of
+/// these TMA also writes the outputs, so that fewer programs are compiled.
+struct gemm_cooperative_model {
+  static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
   /// The policy of large tiles.
   static constexpr warpgroup_gemm_policy policy = policy_of<warpgroup_gemm_tuning>(900);
 
@@ -162,75 +176,36 @@ struct gemm_cooperative_along {
   }
   template <class Architectures, class Operand, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    return first_of(refuses_inputs(problem), unless(can_map(problem.weights), weights_are_unaligned),
-                    lacks(exec, problem));
+    using asked = linear_problem<Operand, Output, Map>;
+    using directly = store_sums_directly<Output, Map>;
+    auto const takes = [](auto const& matrix) { return can_map(matrix); };
+    return first_of(
+        detail::refuses_extents(problem),
+        detail::refuses_operand<asked>(problem.inputs, takes, detail::inputs_are_unaligned,
+                                       "inputs lie across the depth, where wgmma takes only elements of 2 bytes"),
+        detail::refuses_operand<asked>(problem.weights, takes, detail::weights_are_unaligned,
+                                       "weights lie across the depth, where wgmma takes only elements of 2 bytes"),
+        unless((can_map(problem.inputs) && can_map(problem.weights)) || detail::can_store_boxes(problem.outputs),
+               "operands lie across the depth, and TMA cannot write the outputs: elements have 2 or 4 "
+               "bytes, and rows begin and end at multiples of 16"),
+        exec.template lacks<gemm_cooperative<Operand, dense_schedule, directly, policy>>());
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
     int const multiprocessors = exec.state->multiprocessors();
-    if constexpr (is_stored_by_boxes<Output>) {
-      if (suits_box_stores(problem.outputs)) {
-        run_with_boxes<Operand>(exec, problem, multiprocessors);
-        return;
-      }
-    }
-    store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
-    run_cooperative<Operand, warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
-  }
-
- protected:
-  /// What the device lacks.
-  template <class Architectures, class Operand, class Output, class Map>
-  static refusal lacks(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& /*problem*/) {
-    return exec.template lacks<gemm_cooperative<Operand, dense_schedule, store_sums_directly<Output, Map>, policy>>();
-  }
-};
-
-}  // namespace detail
-
-/// gemm_cooperative: sm_90a, operands that TMA can load, or where elements have 2 bytes whose transposes it can. Of
-/// these TMA also writes the outputs, so that fewer programs are compiled.
-struct gemm_cooperative_model : detail::gemm_cooperative_along {
-  static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
-
-  template <class Architectures, class Operand, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    auto const takes = [](auto const& matrix) { return can_map(matrix); };
-    return first_of(
-        detail::refuses_extents(problem),
-        detail::refuses_operand(problem.inputs, takes, detail::inputs_are_unaligned,
-                                "inputs lie across the depth, where wgmma takes only elements of 2 bytes"),
-        detail::refuses_operand(problem.weights, takes, detail::weights_are_unaligned,
-                                "weights lie across the depth, where wgmma takes only elements of 2 bytes"),
-        unless(is_along(problem) || can_store_boxes(problem.outputs),
-               "operands lie across the depth, and TMA cannot write the outputs: elements have 2 or 4 bytes, and rows "
-               "begin and end at multiples of 16"),
-        lacks(exec, problem));
-  }
-  template <class Architectures, class Operand, class Output, class Map>
-  static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    detail::with_ordered_operands<Operand>(!can_map(problem.inputs), !can_map(problem.weights), [&](auto named) {
+    using asked = linear_problem<Operand, Output, Map>;
+    detail::with_ordered_operands<asked>(!can_map(problem.inputs), !can_map(problem.weights), [&](auto named) {
       using operands = typename decltype(named)::type;
+      if constexpr (detail::is_stored_by_boxes<Output>) {
+        if (detail::suits_box_stores(problem.outputs)) {
+          return detail::run_with_boxes<operands>(exec, problem, multiprocessors);
+        }
+      }
       if constexpr (std::is_same_v<operands, Operand>) {
-        detail::gemm_cooperative_along::run(exec, problem);
-      } else if constexpr (detail::is_stored_by_boxes<Output>) {
-        detail::run_with_boxes<operands>(exec, problem, exec.state->multiprocessors());
+        store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
+        detail::run_cooperative<Operand, warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
       }
     });
-  }
-
- private:
-  template <class Problem>
-  static bool is_along(Problem const& problem) {
-    return can_map(problem.inputs) && can_map(problem.weights);
-  }
-  template <class Output>
-  static bool can_store_boxes(matrix_view<Output> outputs) {
-    if constexpr (detail::is_stored_by_boxes<Output>) {
-      return detail::suits_box_stores(outputs);
-    } else {
-      return false;
-    }
   }
 };
 
@@ -312,11 +287,11 @@ struct gemm_of_panels {
 }  // namespace detail
 
 /// store_source and gemm_cooperative: sm_90a.
-struct gemm_of_panels_model : detail::gemm_of_panels<detail::gemm_cooperative_along> {
+struct gemm_of_panels_model : detail::gemm_of_panels<gemm_cooperative_model> {
   static constexpr char const* name = "store_source, gemm_cooperative (TMA, wgmma)";
 };
 /// store_source and gemm_ring: sm_80 and later.
-struct gemm_ring_of_panels_model : detail::gemm_of_panels<detail::gemm_ring_along> {
+struct gemm_ring_of_panels_model : detail::gemm_of_panels<gemm_ring_model> {
   static constexpr char const* name = "store_source, gemm_ring (cp.async, mma.sync)";
 };
 

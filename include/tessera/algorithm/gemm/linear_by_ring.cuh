@@ -25,32 +25,36 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Why a program takes an operand neither as it lies nor, where elements have 2 bytes, across the depth; or none.
-/// `takes` says whether it loads rows of a matrix.
-template <class T, class Takes>
-refusal refuses_operand(matrix_view<T const> operand, Takes const& takes, char const* unaligned, char const* across) {
+/// Why a program takes an operand of a linear_problem neither as it lies nor, where that may be, across the depth; or
+/// none. `takes` says whether it loads rows of a matrix.
+template <class Problem, class Takes>
+refusal refuses_operand(matrix_view<typename Problem::operand_type const> operand, Takes const& takes,
+                        char const* unaligned, char const* across) {
   bool const is_across = !takes(operand) && takes(operand.transposed());
-  return first_of(unless(sizeof(T) == 2 || !is_across, across), unless(takes(operand) || is_across, unaligned));
+  constexpr bool is_wide = sizeof(typename Problem::operand_type) == 2;
+  return first_of(unless(is_wide || !is_across, across),
+                  unless(takes(operand) || (Problem::may_lie_across && is_across), unaligned));
 }
 
-/// Calls use(std::type_identity<Operands>{}) with what names the operands of a program that lie across the depth or
-/// along it: ordered_operands, or Operand alone where both lie along it.
-template <class Operand, class Use>
+/// Calls use(std::type_identity<Operands>{}) with what names the operands of a linear_problem that lie across the depth
+/// or along it: ordered_operands, or the operand alone where both lie along it.
+template <class Problem, class Use>
 void with_ordered_operands(bool inputs_are_across, bool weights_are_across, Use const& use) {
-  if constexpr (is_16_bit_float<Operand>) {
+  using operand = typename Problem::operand;
+  if constexpr (Problem::may_lie_across) {
     constexpr operand_order along = operand_order::along_depth;
     constexpr operand_order across = operand_order::across_depth;
     if (inputs_are_across && weights_are_across) {
-      return use(std::type_identity<ordered_operands<Operand, across, across>>{});
+      return use(std::type_identity<ordered_operands<operand, across, across>>{});
     }
     if (inputs_are_across) {
-      return use(std::type_identity<ordered_operands<Operand, across, along>>{});
+      return use(std::type_identity<ordered_operands<operand, across, along>>{});
     }
     if (weights_are_across) {
-      return use(std::type_identity<ordered_operands<Operand, along, across>>{});
+      return use(std::type_identity<ordered_operands<operand, along, across>>{});
     }
   }
-  use(std::type_identity<Operand>{});
+  use(std::type_identity<operand>{});
 }
 
 /// An operand as a program has it that takes it in this order: with rows that are next to each other in memory.
@@ -94,23 +98,42 @@ void run_ring(Exec const& exec, Problem const& problem, Weights const& weights, 
            min(schedule.order.count(), std::int64_t{exec.state->multiprocessors()} * Ring::blocks_per_multiprocessor));
 }
 
-/// gemm_ring with operands along the depth, for products with panels of weights.
-struct gemm_ring_along {
+}  // namespace detail
+
+/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes: of operands, or where elements have 2
+/// bytes of their transposes.
+struct gemm_ring_model {
+  static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
+
   template <Executor Exec, class Problem>
   static constexpr refusal refuses_types() {
     return unless(!std::is_same_v<typename Problem::operand, float>, "mma.sync does not multiply fp32, only tf32");
   }
   template <class Architectures, class Operand, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
-    using directly = whole_ring<Operand, store_sums_directly<Output, Map>>;
+    using asked = linear_problem<Operand, Output, Map>;
+    using directly = detail::whole_ring<Operand, store_sums_directly<Output, Map>>;
     return first_of(
-        refuses_ring_extents<directly>(exec, problem), unless(chunks::suits(problem.inputs), ring_inputs_are_unaligned),
-        unless(chunks::suits(problem.weights), "rows of weights do not begin and end at multiples of 16 bytes"));
+        detail::refuses_ring_extents<directly>(exec, problem),
+        detail::refuses_operand<asked>(problem.inputs, takes<asked>, detail::ring_inputs_are_unaligned,
+                                       "inputs lie across the depth, and ldmatrix turns only elements of 2 bytes"),
+        detail::refuses_operand<asked>(problem.weights, takes<asked>,
+                                       "rows of weights do not begin and end at multiples of 16 bytes",
+                                       "weights lie across the depth, and ldmatrix turns only elements of 2 bytes"));
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    run_in_order<Operand>(exec, problem);
+    using asked = linear_problem<Operand, Output, Map>;
+    detail::with_ordered_operands<asked>(
+        !takes<asked>(problem.inputs), !takes<asked>(problem.weights),
+        [&](auto named) { run_in_order<typename decltype(named)::type>(exec, problem); });
+  }
+
+ private:
+  /// Whether rows of a matrix of a Problem's operands are copied.
+  template <class Problem>
+  static bool takes(matrix_view<typename Problem::operand_type const> matrix) {
+    return dense_chunks<typename Problem::operand_type>::suits(matrix);
   }
   /// Enqueues the product of operands that Operands names.
   template <class Operands, class Architectures, class Operand, class Output, class Map>
@@ -121,16 +144,14 @@ struct gemm_ring_along {
       }
     }
     using directly = store_sums_directly<Output, Map>;
-    run_with<whole_ring<Operands, directly>>(exec, problem, directly{problem.outputs, problem.map});
+    run_with<detail::whole_ring<Operands, directly>>(exec, problem, directly{problem.outputs, problem.map});
   }
-
- private:
   /// Enqueues the product by the policy that costs least, of those for which the device has the shared memory. With an
   /// operand across the depth there is none of 192 x 256, of which a warp has 96 rows: 128 x 256 has 0.97 of its speed.
   template <class Operands, class Exec, class Problem, class Epilogue>
   static void run_by_rows(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
     if constexpr (is_16_bit_float<typename Problem::operand>) {
-      using wide = whole_ring<Operands, Epilogue, wide_gemm_ring_tuning>;
+      using wide = detail::whole_ring<Operands, Epilogue, wide_gemm_ring_tuning>;
       auto const cost = [&](gemm_ring_policy policy) {
         return gemm_ring_cost(policy, problem.outputs.extent(0), problem.outputs.extent(1),
                               exec.state->multiprocessors());
@@ -138,7 +159,7 @@ struct gemm_ring_along {
       std::int64_t const of_wide = cost(policy_of<wide_gemm_ring_tuning>(800));
       std::int64_t const of_others = cost(policy_of<gemm_ring_tuning>(800));
       if constexpr (std::is_same_v<Operands, typename Problem::operand>) {
-        using tall = whole_ring<Operands, Epilogue, tall_gemm_ring_tuning>;
+        using tall = detail::whole_ring<Operands, Epilogue, tall_gemm_ring_tuning>;
         if (cost(policy_of<tall_gemm_ring_tuning>(800)) < min(of_wide, of_others) && !exec.template lacks<tall>()) {
           return run_with<tall>(exec, problem, epilogue);
         }
@@ -147,46 +168,12 @@ struct gemm_ring_along {
         return run_with<wide>(exec, problem, epilogue);
       }
     }
-    run_with<whole_ring<Operands, Epilogue>>(exec, problem, epilogue);
+    run_with<detail::whole_ring<Operands, Epilogue>>(exec, problem, epilogue);
   }
   template <class Ring, class Exec, class Problem, class Epilogue>
   static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    run_ring<Ring>(exec, problem, typename Ring::b_type{in_order<Ring::orders::b>(problem.weights)}, epilogue);
-  }
-};
-
-}  // namespace detail
-
-/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes: of operands, or where elements have 2
-/// bytes of their transposes.
-struct gemm_ring_model : detail::gemm_ring_along {
-  static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
-
-  template <class Architectures, class Operand, class Output, class Map>
-  static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    using directly = detail::whole_ring<Operand, store_sums_directly<Output, Map>>;
-    return first_of(
-        detail::refuses_ring_extents<directly>(exec, problem),
-        detail::refuses_operand(problem.inputs, suits(problem), detail::ring_inputs_are_unaligned,
-                                "inputs lie across the depth, and ldmatrix turns only elements of 2 bytes"),
-        detail::refuses_operand(problem.weights, suits(problem),
-                                "rows of weights do not begin and end at multiples of 16 bytes",
-                                "weights lie across the depth, and ldmatrix turns only elements of 2 bytes"));
-  }
-  template <class Architectures, class Operand, class Output, class Map>
-  static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    auto const takes = suits(problem);
-    detail::with_ordered_operands<Operand>(!takes(problem.inputs), !takes(problem.weights), [&](auto named) {
-      run_in_order<typename decltype(named)::type>(exec, problem);
-    });
-  }
-
- private:
-  /// Says whether rows of a matrix of operands can be copied.
-  template <class Problem>
-  static auto suits(Problem const& /*problem*/) {
-    using chunks = dense_chunks<typename Problem::operand_type>;
-    return [](auto const& matrix) { return chunks::suits(matrix); };
+    typename Ring::b_type const weights{detail::in_order<Ring::orders::b>(problem.weights)};
+    detail::run_ring<Ring>(exec, problem, weights, epilogue);
   }
 };
 
