@@ -107,6 +107,12 @@ std::vector<row> rows() {
       {"`linear<float>`", [](described_device const& e) { return multiply<float, float>(e); }},
       {"`linear<bfloat16>`, rows of 4097",
        [](described_device const& e) { return multiply<bfloat16, bfloat16>(e, 4097); }},
+      {"`linear<bfloat16>`, weights transposed",
+       [](described_device const& e) { return multiply_across<bfloat16, bfloat16>(e); }},
+      {"`linear<bfloat16>`, inputs and weights transposed",
+       [](described_device const& e) { return multiply_across<bfloat16, bfloat16>(e, true); }},
+      {"`linear<std::int8_t>`, weights transposed",
+       [](described_device const& e) { return multiply_across<std::int8_t, std::int32_t>(e); }},
       {"`linear<bfloat16>`, weights of 8-bit codes",
        [](described_device const& e) { return multiply_by_codes(e, 4096); }},
       {"`linear<bfloat16>`, weights of 8-bit codes, with a workspace",
@@ -430,6 +436,10 @@ TEST_CASE("a call of a described device names what it cannot be given", "[cuda]"
       "at multiples of 16 bytes; gemm_ring (cp.async, mma.sync): rows of inputs do not begin and end at multiples "
       "of 16 bytes\n");
   CHECK(multiply<bfloat16, bfloat16>(hopper).is_fast());
+  CHECK(multiply_across<float8_e4m3, bfloat16>(hopper, true).text() ==
+        "linear.forward: portable program, because gemm_cooperative (TMA, wgmma): inputs lie across the depth, where "
+        "wgmma takes only elements of 2 bytes; gemm_ring (cp.async, mma.sync): inputs lie across the depth, and "
+        "ldmatrix turns only elements of 2 bytes\n");
   static_assert(described_cuda::is_described && described_device::is_described && !cuda::is_described);
   // Nothing is compiled for it, and nothing runs on it, explained or not.
   hopper.run(tessera_test::never_compiled{}, 1);

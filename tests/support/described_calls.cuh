@@ -96,6 +96,16 @@ explanation multiply(described_device const& exec, std::int64_t depth = 4096) {
   });
 }
 
+/// A layer of 4096 x 4096 x 4096 whose weights lie across the depth, and inputs too, if so said.
+template <class Operand, class Output>
+explanation multiply_across(described_device const& exec, bool inputs_are_across = false) {
+  return explain(exec, [&](auto const& dry) {
+    auto const operand = matrix<typename linear<Operand>::value_type const>(4096, 4096);
+    linear<Operand>::forward(dry, inputs_are_across ? operand.transposed() : operand, operand.transposed(),
+                             matrix<Output>(4096, 4096));
+  });
+}
+
 /// A layer whose weights are codes of 8 bits, with a workspace of at most `budget` bytes.
 inline explanation multiply_by_codes(described_device const& exec, std::int64_t tokens, std::int64_t budget = 0) {
   return explain(exec, [=](auto const& dry) {

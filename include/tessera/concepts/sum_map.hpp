@@ -11,6 +11,10 @@
 /// which products ask before they enqueue anything (view/check_parts.hpp), and which throws shape_error where it has
 /// too few numbers for the outputs.
 ///
+/// A map of products whose operands always lie along the depth, as rows of x and of W do in x W^T, may say so by a
+/// member: static constexpr bool operands_lie_along = true. Then programs for others are not compiled: nvcc takes 8 s
+/// for a product of 16 bits instead of 19.
+///
 /// Models: plain_sum, add_bias, add_matrix, soft_capped, scaled_sum, and chained, which joins two of them.
 ///
 /// Laws, checked by `tessera::testing::check_map_laws(map, sums, columns)`:

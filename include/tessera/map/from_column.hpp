@@ -17,8 +17,9 @@ inline namespace v0 {
 /// The map of the columns from `first` on.
 template <SumMap Map>
 struct from_column {
-  Map map;             ///< the map of the whole matrix
-  std::int64_t first;  ///< the column of the whole matrix that is this one's column 0
+  static constexpr bool operands_lie_along = true;  ///< as those of products with panels of weights do
+  Map map;                                          ///< the map of the whole matrix
+  std::int64_t first;                               ///< the column of the whole matrix that is this one's column 0
 
   /// Names the views that it reads, for check_reach_of().
   template <class Use>

@@ -79,5 +79,32 @@ struct gemm_operand<int4x2> {
   }
 };
 
+/// The direction in which the elements of a product's operand lie next to each other: along the depth, as rows of x
+/// and of W do in x W^T, or across it, as rows of W^T do.
+enum class operand_order { along_depth, across_depth };
+
+/// Names the operands of a program whose elements lie in these orders, where Operand alone names two along the depth.
+/// Operand: how elements are multiplied, of 2 bytes.
+template <class Operand, operand_order A, operand_order B>
+struct ordered_operands {
+  static_assert(sizeof(typename gemm_operand<Operand>::value_type) == 2,
+                "tessera: tensor cores take only elements of 2 bytes across the depth");
+};
+
+/// What a program's operands are: Operand, or ordered_operands.
+template <class Operands>
+struct orders_of {
+  using operand = Operands;                                       ///< how elements are multiplied
+  static constexpr operand_order a = operand_order::along_depth;  ///< how a lies
+  static constexpr operand_order b = operand_order::along_depth;  ///< how b lies
+};
+/// The same of ordered_operands.
+template <class Operand, operand_order A, operand_order B>
+struct orders_of<ordered_operands<Operand, A, B>> {
+  using operand = Operand;               ///< how elements are multiplied
+  static constexpr operand_order a = A;  ///< how a lies
+  static constexpr operand_order b = B;  ///< how b lies
+};
+
 }  // namespace v0
 }  // namespace tessera

@@ -49,6 +49,53 @@ TEST_CASE("a linear layer of fp16 on a GPU is right, with outputs of 16 and 32 b
   check_linear<float16, float16>(65, 66, 67, {1, 0}, {0, 0});
 }
 
+TEST_CASE("operands of a linear layer on a GPU may lie across the depth", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const tokens : {0, 1, 7, 63, 64, 65, 127, 128, 129, 255, 256, 257}) {
+    check_across<bfloat16, bfloat16>(tokens, 40, 72);
+  }
+  for (std::int64_t const columns : {1, 7, 8, 56, 64, 72, 248, 255, 256, 264, 520}) {
+    check_across<bfloat16, bfloat16>(136, columns, 72);
+  }
+  for (std::int64_t const depth : {0, 1, 7, 63, 64, 65, 129, 321}) {
+    check_across<bfloat16, bfloat16>(136, 40, depth);
+  }
+  check_across<bfloat16, bfloat16>(4300, 1024, 72);  // more tiles of clusters than run at a time
+  check_across<bfloat16, bfloat16>(296, 1020, 136);  // rows of outputs that TMA does not write
+  check_across<float16, float>(257, 304, 200);
+}
+
+TEST_CASE("where operands of a linear layer on a GPU lie changes no bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  constexpr std::int64_t depth = 200;
+  for (std::int64_t const tokens : {136, 4304}) {  // small and large tiles
+    auto const operand = [&](std::int64_t rows, std::uint64_t seed, bool is_across) {
+      auto made = ordered_samples<bfloat16>(exec, rows, depth, seed, is_across);
+      for (std::int64_t i = 0; i < rows * depth; ++i) {
+        made.on_host()(i / depth, i % depth) = operand_sample<bfloat16>(seed, static_cast<std::uint64_t>(i));
+      }
+      return made;
+    };
+    auto const multiply = [&](across_depth across) {
+      auto x = operand(tokens, 1, across.inputs);
+      auto w = operand(1032, 2, across.weights);
+      matrix_on_device<bfloat16> y(exec, tokens, 1032, {});
+      exec.copy(x.host, x.device);
+      exec.copy(w.host, w.device);
+      linear<bfloat16>::forward(exec, x.on_device(), w.on_device(), y.on_device());
+      exec.copy(y.device, y.host);
+      exec.wait();
+      return y.host;
+    };
+    auto const expected = multiply({false, false});
+    with_each_order([&](across_depth across) {
+      auto const found = multiply(across);
+      CHECK(std::memcmp(found.data(), expected.data(), found.size() * sizeof(bfloat16)) == 0);
+    });
+  }
+}
+
 TEST_CASE("strides of a linear layer on a GPU may be anything", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/gemm/linear.cuh>
@@ -37,14 +38,21 @@ struct matrix_on_device {
   std::int64_t rows;
   std::int64_t columns;
   placement at;
+  bool is_across;  ///< whether columns are what lies next to each other in memory, `gap` more elements apart than long
 
-  matrix_on_device(tessera::cuda const& exec, std::int64_t row_count, std::int64_t column_count, placement where)
-      : host(static_cast<std::size_t>(where.offset + row_count * (column_count + where.gap))),
+  matrix_on_device(tessera::cuda const& exec, std::int64_t row_count, std::int64_t column_count, placement where,
+                   bool lies_across = false)
+      : host(static_cast<std::size_t>(where.offset + (lies_across ? column_count * (row_count + where.gap)
+                                                                  : row_count * (column_count + where.gap)))),
         device(exec, static_cast<std::int64_t>(host.size())),
         rows(row_count),
         columns(column_count),
-        at(where) {}
+        at(where),
+        is_across(lies_across) {}
   tessera::matrix_view<T> view_of(T* first) const {
+    if (is_across) {
+      return {first + at.offset, {rows, columns}, {1, rows + at.gap}};
+    }
     return {first + at.offset, {rows, columns}, {columns + at.gap, 1}};
   }
   tessera::matrix_view<T> on_host() { return view_of(host.data()); }
@@ -53,8 +61,8 @@ struct matrix_on_device {
 
 template <class T>
 matrix_on_device<T> sampled(tessera::cuda const& exec, std::int64_t rows, std::int64_t columns, placement at,
-                            std::uint64_t seed) {
-  matrix_on_device<T> matrix(exec, rows, columns, at);
+                            std::uint64_t seed, bool is_across = false) {
+  matrix_on_device<T> matrix(exec, rows, columns, at, is_across);
   matrix.host = operand_samples<T>(static_cast<std::int64_t>(matrix.host.size()), seed);
   return matrix;
 }
@@ -89,7 +97,7 @@ std::int64_t wrong_on_device(tessera::cuda const& exec, matrix_on_device<Value>&
   return wrong;
 }
 
-/// Checks a layer without a bias and with one.
+/// Checks a layer without a bias and with one, which bf16 stands for of 16 bits: there are many programs of these.
 template <class Operand, class Output>
 void check_linear(std::int64_t tokens, std::int64_t columns, std::int64_t depth, placement operands,
                   placement outputs) {
@@ -102,12 +110,50 @@ void check_linear(std::int64_t tokens, std::int64_t columns, std::int64_t depth,
   matrix_on_device<Output> y(exec, tokens, columns, outputs);
   CHECK(wrong_on_device<Operand>(exec, x, w, y, {},
                                  [&] { layer::forward(exec, x.on_device(), w.on_device(), y.on_device()); }) == 0);
-  auto const bias = operand_samples<float>(columns, 3);
-  tessera::buffer<float> device_bias(exec, columns);
-  exec.copy(bias, device_bias);
-  CHECK(wrong_on_device<Operand>(exec, x, w, y, bias, [&] {
-          layer::forward(exec, x.on_device(), w.on_device(), device_bias.view(), y.on_device());
-        }) == 0);
+  if constexpr (!std::is_same_v<Operand, tessera::float16>) {
+    auto const bias = operand_samples<float>(columns, 3);
+    tessera::buffer<float> device_bias(exec, columns);
+    exec.copy(bias, device_bias);
+    CHECK(wrong_on_device<Operand>(exec, x, w, y, bias, [&] {
+            layer::forward(exec, x.on_device(), w.on_device(), device_bias.view(), y.on_device());
+          }) == 0);
+  }
+}
+
+/// Inputs or weights along the depth or across it, with rows of memory at multiples of 16 bytes.
+template <class T>
+matrix_on_device<T> ordered_samples(tessera::cuda const& exec, std::int64_t rows, std::int64_t depth,
+                                    std::uint64_t seed, bool is_across) {
+  return sampled<T>(exec, rows, depth, aligned<T>(is_across ? rows : depth), seed, is_across);
+}
+
+/// Which of the operands lie across the depth, in the order of with_each_order().
+struct across_depth {
+  bool inputs;
+  bool weights;
+};
+/// Calls `use` for each pair of orders with an operand across the depth.
+template <class Use>
+void with_each_order(Use const& use) {
+  for (across_depth const across : {across_depth{false, true}, across_depth{true, true}, across_depth{true, false}}) {
+    CAPTURE(across.inputs, across.weights);
+    use(across);
+  }
+}
+
+/// Checks aligned operands that lie across the depth: both, or one of them.
+template <class Operand, class Output>
+void check_across(std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
+  CAPTURE(tokens, columns, depth);
+  tessera::cuda const exec;
+  with_each_order([&](across_depth across) {
+    auto x = ordered_samples<Operand>(exec, tokens, depth, 1, across.inputs);
+    auto w = ordered_samples<Operand>(exec, columns, depth, 2, across.weights);
+    matrix_on_device<Output> y(exec, tokens, columns, aligned<Output>(columns));
+    CHECK(wrong_on_device<Operand>(exec, x, w, y, {}, [&] {
+            tessera::linear<Operand>::forward(exec, x.on_device(), w.on_device(), y.on_device());
+          }) == 0);
+  });
 }
 
 /// Checks operands that are all aligned: the program for warpgroups runs where there is one.

@@ -13,6 +13,7 @@
 #include <tessera/map/add_bias.hpp>
 #include <tessera/map/add_matrix.hpp>
 #include <tessera/map/chained.hpp>
+#include <tessera/map/from_column.hpp>
 #include <tessera/map/plain_sum.hpp>
 #include <tessera/map/scaled_sum.hpp>
 #include <tessera/map/soft_capped.hpp>
@@ -52,6 +53,11 @@ void check_linear(Executor const& exec, std::int64_t tokens, std::int64_t column
   CHECK(wrong_sums<Operand, value, Output>(x, w, {}, y) == 0);
   CHECK(wrong_sums<Operand, value, Output>(x, w, bias, z) == 0);
 }
+
+template <class Operand, class Map>
+inline constexpr bool may_lie_across = linear_problem<Operand, float, Map>::may_lie_across;
+static_assert(may_lie_across<bfloat16, plain_sum> && may_lie_across<float16, scaled_sum>);
+static_assert(!may_lie_across<bfloat16, from_column<plain_sum>> && !may_lie_across<float8_e4m3, plain_sum>);
 
 }  // namespace
 

@@ -8,6 +8,8 @@ tessera_check_pieces(ON_HOST algorithms_and_programs
     tessera::matrix_view<std::int8_t const> codes, tessera::matrix_view<tessera::symmetric_params const> scales"
   algorithm/gemm/linear.hpp:3 "${given_executor}, ${given_matrix} inputs, ${given_result} outputs, \
     tessera::dequantized<quantizer, tessera::bfloat16> const& weights"
+  algorithm/gemm/linear.hpp:4 "${given_executor}, ${given_matrix} inputs, ${given_matrix} weights, \
+    ${given_matrix} gradient, ${given_result} of_inputs, ${given_result} of_weights"
   algorithm/gemm/materialize.hpp "${given_executor}, tessera::matrix_view<std::int8_t const> codes, \
     tessera::matrix_view<tessera::symmetric_params const> scales, ${given_result} weights"
   algorithm/gemm/quantized_matrix.hpp "${given_executor}, std::int64_t rows, std::int64_t columns, \

@@ -34,12 +34,12 @@ struct product_extents {
 
 /// Counts wrong results of the ring, with `gap` more elements between rows of results.
 template <class Operand, class Output>
-std::int64_t wrong_in_ring(product_extents const& extents, std::int64_t gap = 0) {
+std::int64_t wrong_in_ring(product_extents const& extents, std::int64_t gap = 0, across_depth across = {}) {
   using value = typename gemm_operand<Operand>::value_type;
   tessera::cuda const exec;
   auto const chunk = static_cast<std::int64_t>(16 / sizeof(value));
-  auto x = sampled<value>(exec, extents.rows, extents.depth, {0, chunk}, 1);
-  auto w = sampled<value>(exec, extents.columns, extents.depth, {chunk, 0}, 2);
+  auto x = sampled<value>(exec, extents.rows, extents.depth, {0, chunk}, 1, across.inputs);
+  auto w = sampled<value>(exec, extents.columns, extents.depth, {chunk, 0}, 2, across.weights);
   matrix_on_device<Output> y(exec, extents.rows, extents.columns, {0, gap});
   return wrong_on_device<Operand>(exec, x, w, y, {}, [&] {
     linear_problem<Operand, Output, plain_sum> const problem{x.on_device(), w.on_device(), y.on_device(), {}};
@@ -229,6 +229,20 @@ TEST_CASE("rings whose lanes make stages of codes give the product, whatever the
   check_codes_by<source_gemm_ring_tuning, two_to_a_byte<symmetric_quantizer<4, 64>>>();
 }
 
+TEST_CASE("operands of a ring may lie across the depth", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  with_each_order([](across_depth across) {
+    for (std::int64_t const depth : {8, 56, 64, 72, 136}) {
+      for (std::int64_t const rows : {8, 120, 128, 136, 264}) {
+        CAPTURE(depth, rows);
+        CHECK(wrong_in_ring<bfloat16, bfloat16>({rows, 40, depth}, 0, across) == 0);
+        CHECK(wrong_in_ring<bfloat16, bfloat16>({24, rows, depth}, 3, across) == 0);
+      }
+    }
+    CHECK(wrong_in_ring<bfloat16, bfloat16>({136, 16896, 72}, 0, across) == 0);  // large tiles
+  });
+}
+
 TEST_CASE("a ring of stages says which rows it does not take", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
@@ -238,4 +252,10 @@ TEST_CASE("a ring of stages says which rows it does not take", "[cuda]") {
   linear_problem<bfloat16, bfloat16, plain_sum> const problem{x.on_device(), w.on_device(), y.on_device(), {}};
   refusal const why = gemm_ring_model::refuses(exec, problem);
   CHECK(why.text() == "rows of inputs do not begin and end at multiples of 16 bytes");
+  auto bytes = sampled<std::int8_t>(exec, 64, 64, {}, 1);
+  matrix_on_device<std::int32_t> sums(exec, 64, 64, {});
+  linear_problem<std::int8_t, std::int32_t, plain_sum> const turned{
+      bytes.on_device(), bytes.on_device().transposed(), sums.on_device(), {}};
+  CHECK(gemm_ring_model::refuses(exec, turned).text() ==
+        "weights lie across the depth, and ldmatrix turns only elements of 2 bytes");
 }

@@ -5,6 +5,9 @@
 /// tokens with a workspace by a program that writes panels of them to memory; and for up to 16 tokens codes in chunks
 /// are multiplied where they were read.
 ///
+/// Operands of 16 bits may lie across the depth, so that rows of their transposes begin at multiples of 16 bytes:
+/// tensor cores turn them. Other types they take only along the depth, and the portable program multiplies those.
+///
 /// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
 /// call is one launch, or two for each panel, and neither waits nor allocates.
 #pragma once
@@ -37,10 +40,10 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Why sm_90a's programs do not take a product of these inputs and extents, or none. Tiles are counted as if all were
-/// of 128 x 64, the smallest.
+/// Why sm_90a's programs do not take a product of these extents, or none. Tiles are counted as if all were of 128 x 64,
+/// the smallest.
 template <class Problem>
-refusal refuses_inputs(Problem const& problem) {
+refusal refuses_extents(Problem const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   std::int64_t const tokens = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
@@ -51,15 +54,17 @@ refusal refuses_inputs(Problem const& problem) {
   }
   std::int64_t const tiles =
       divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) * divide_up(columns, std::int64_t{64});
-  return first_of(unless(tiles < most / 2, "numbers of tiles exceed 31 bits"),
-                  unless(can_map(problem.inputs), "TMA cannot load the inputs: rows begin at multiples of 16 bytes"));
+  return unless(tiles < most / 2, "numbers of tiles exceed 31 bits");
 }
 
-/// Why gemm_cooperative does not take a product's operands and extents, or none.
-template <class Operand, class Output, class Map>
-refusal refuses_cooperative(linear_problem<Operand, Output, Map> const& problem) {
-  return first_of(refuses_inputs(problem),
-                  unless(can_map(problem.weights), "TMA cannot load the weights: rows begin at multiples of 16 bytes"));
+/// What sm_90a's programs say of operands.
+inline constexpr char const* inputs_are_unaligned = "TMA cannot load the inputs: rows begin at multiples of 16 bytes";
+inline constexpr char const* weights_are_unaligned = "TMA cannot load the weights: rows begin at multiples of 16 bytes";
+
+/// Why these programs do not take a product's extents and inputs along the depth, or none.
+template <class Problem>
+refusal refuses_inputs(Problem const& problem) {
+  return first_of(refuses_extents(problem), unless(can_map(problem.inputs), inputs_are_unaligned));
 }
 
 /// Whether store_sums_by_boxes writes this type.
@@ -73,21 +78,21 @@ bool suits_box_stores(matrix_view<Output> outputs) {
   return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
 }
 
-/// Enqueues gemm_cooperative with the policy of `Chosen` and this epilogue. Problem: a linear_problem.
-template <Tuning Chosen, class Architectures, class Problem, class Epilogue>
+/// Enqueues gemm_cooperative with these Operands, the policy of `Chosen` and this epilogue. Problem: a linear_problem.
+template <class Operands, Tuning Chosen, class Architectures, class Problem, class Epilogue>
 void run_cooperative(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
                      std::int64_t multiprocessors) {
   constexpr warpgroup_gemm_policy policy = policy_of<Chosen>(900);
-  using program = gemm_cooperative<typename Problem::operand, dense_schedule, Epilogue, policy>;
+  using program = gemm_cooperative<Operands, dense_schedule, Epilogue, policy>;
   constexpr char const* where = "linear.forward";
   auto const pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
   dense_schedule const schedule{
       {static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{program::rows})),
        static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), policy.band},
       pieces};
-  program const whole{make_tensor_map(where, problem.inputs, {warpgroup_gemm_shape::block_rows, program::depth}),
-                      make_tensor_map(where, problem.weights, {program::b_box_rows, program::depth}), schedule,
-                      epilogue};
+  program const whole{make_tensor_map(where, in_order<program::orders::a>(problem.inputs), program::of_a::box),
+                      make_tensor_map(where, in_order<program::orders::b>(problem.weights), program::of_b::box),
+                      schedule, epilogue};
   std::int64_t const resident = max(multiprocessors / policy.blocks, std::int64_t{1});  // clusters at a time
   exec.run(whole, min(schedule.order.count(), resident) * policy.blocks);
 }
@@ -101,7 +106,7 @@ inline bool suits_small_tiles(std::int64_t tokens, std::int64_t columns, std::in
 }
 
 /// Enqueues the product for outputs that suits_box_stores() accepts, with large tiles or with small ones.
-template <class Operand, class Output, class Map, class Architectures>
+template <class Operands, class Operand, class Output, class Map, class Architectures>
 void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
                     std::int64_t multiprocessors) {
   using boxes = store_sums_by_boxes<Output, Map>;
@@ -110,9 +115,9 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
   auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
   boxes const epilogue{{target, rows, columns, problem.map}};
   if (suits_small_tiles(rows, columns, multiprocessors)) {
-    run_cooperative<small_warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<Operands, small_warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
   } else {
-    run_cooperative<warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
+    run_cooperative<Operands, warpgroup_gemm_tuning>(exec, problem, epilogue, multiprocessors);
   }
 }
 
@@ -143,9 +148,20 @@ void run_from_source(basic_cuda<Architectures> const& exec, Problem const& probl
   }
 }
 
+/// Whether TMA can write these outputs, for programs that write them in no other way.
+template <class Output>
+bool can_store_boxes(matrix_view<Output> outputs) {
+  if constexpr (is_stored_by_boxes<Output>) {
+    return suits_box_stores(outputs);
+  } else {
+    return false;
+  }
+}
+
 }  // namespace detail
 
-/// gemm_cooperative: sm_90a, operands that TMA can load.
+/// gemm_cooperative: sm_90a, operands that TMA can load, or where elements have 2 bytes whose transposes it can. Of
+/// these TMA also writes the outputs, so that fewer programs are compiled.
 struct gemm_cooperative_model {
   static constexpr char const* name = "gemm_cooperative (TMA, wgmma)";
   /// The policy of large tiles.
@@ -160,21 +176,36 @@ struct gemm_cooperative_model {
   }
   template <class Architectures, class Operand, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    using asked = linear_problem<Operand, Output, Map>;
     using directly = store_sums_directly<Output, Map>;
-    return first_of(detail::refuses_cooperative(problem),
-                    exec.template lacks<gemm_cooperative<Operand, dense_schedule, directly, policy>>());
+    auto const takes = [](auto const& matrix) { return can_map(matrix); };
+    return first_of(
+        detail::refuses_extents(problem),
+        detail::refuses_operand<asked>(problem.inputs, takes, detail::inputs_are_unaligned,
+                                       "inputs lie across the depth, where wgmma takes only elements of 2 bytes"),
+        detail::refuses_operand<asked>(problem.weights, takes, detail::weights_are_unaligned,
+                                       "weights lie across the depth, where wgmma takes only elements of 2 bytes"),
+        unless((can_map(problem.inputs) && can_map(problem.weights)) || detail::can_store_boxes(problem.outputs),
+               "operands lie across the depth, and TMA cannot write the outputs: elements have 2 or 4 "
+               "bytes, and rows begin and end at multiples of 16"),
+        exec.template lacks<gemm_cooperative<Operand, dense_schedule, directly, policy>>());
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
     int const multiprocessors = exec.state->multiprocessors();
-    if constexpr (detail::is_stored_by_boxes<Output>) {
-      if (detail::suits_box_stores(problem.outputs)) {
-        detail::run_with_boxes(exec, problem, multiprocessors);
-        return;
+    using asked = linear_problem<Operand, Output, Map>;
+    detail::with_ordered_operands<asked>(!can_map(problem.inputs), !can_map(problem.weights), [&](auto named) {
+      using operands = typename decltype(named)::type;
+      if constexpr (detail::is_stored_by_boxes<Output>) {
+        if (detail::suits_box_stores(problem.outputs)) {
+          return detail::run_with_boxes<operands>(exec, problem, multiprocessors);
+        }
       }
-    }
-    store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
-    detail::run_cooperative<warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
+      if constexpr (std::is_same_v<operands, Operand>) {
+        store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
+        detail::run_cooperative<Operand, warpgroup_gemm_tuning>(exec, problem, directly, multiprocessors);
+      }
+    });
   }
 };
 

@@ -20,6 +20,11 @@
 ///     buffer<std::byte> memory(exec, plan.bytes());
 ///     layer::forward(exec, inputs, weights, outputs, workspace(plan, memory));
 ///
+/// Either operand of 16 bits may be the transpose of what lies in memory, as those of gradients are:
+///
+///     layer::forward(exec, gradient, weights.transposed(), of_inputs);                  // dY W: tokens x depth
+///     layer::forward(exec, gradient.transposed(), inputs.transposed(), of_weights);     // dY^T X: columns x depth
+///
 /// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
 /// std::int32_t for integer operands; in braces without a type they have that of the operands. Sums are added up in an
 /// order that depends on the device alone, so that results repeat bit for bit; between devices they differ by rounding

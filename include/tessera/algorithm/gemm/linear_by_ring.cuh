@@ -25,25 +25,63 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// Why a program takes an operand of a linear_problem neither as it lies nor, where that may be, across the depth; or
+/// none. `takes` says whether it loads rows of a matrix.
+template <class Problem, class Takes>
+refusal refuses_operand(matrix_view<typename Problem::operand_type const> operand, Takes const& takes,
+                        char const* unaligned, char const* across) {
+  bool const is_across = !takes(operand) && takes(operand.transposed());
+  constexpr bool is_wide = sizeof(typename Problem::operand_type) == 2;
+  return first_of(unless(is_wide || !is_across, across),
+                  unless(takes(operand) || (Problem::may_lie_across && is_across), unaligned));
+}
+
+/// Calls use(std::type_identity<Operands>{}) with what names the operands of a linear_problem that lie across the depth
+/// or along it: ordered_operands, or the operand alone where both lie along it.
+template <class Problem, class Use>
+void with_ordered_operands(bool inputs_are_across, bool weights_are_across, Use const& use) {
+  using operand = typename Problem::operand;
+  if constexpr (Problem::may_lie_across) {
+    constexpr operand_order along = operand_order::along_depth;
+    constexpr operand_order across = operand_order::across_depth;
+    if (inputs_are_across && weights_are_across) {
+      return use(std::type_identity<ordered_operands<operand, across, across>>{});
+    }
+    if (inputs_are_across) {
+      return use(std::type_identity<ordered_operands<operand, across, along>>{});
+    }
+    if (weights_are_across) {
+      return use(std::type_identity<ordered_operands<operand, along, across>>{});
+    }
+  }
+  use(std::type_identity<operand>{});
+}
+
+/// An operand as a program has it that takes it in this order: with rows that are next to each other in memory.
+template <operand_order Order, class T>
+matrix_view<T const> in_order(matrix_view<T const> operand) {
+  return Order == operand_order::along_depth ? operand : operand.transposed();
+}
+
 /// gemm_ring for products of whole matrices. Operands: as gemm_ring has them.
 template <class Operands, class Epilogue, Tuning Chosen = gemm_ring_tuning>
 using whole_ring = gemm_ring<Operands, dense_schedule, Epilogue, policy_of<Chosen>(800)>;
 
-/// Why gemm_ring does not take a product's inputs and extents, or none. Ring: a whole_ring with the smallest tiles.
+/// Why gemm_ring does not take a product's extents, or none. Ring: a whole_ring with the smallest tiles.
 template <class Ring, class Architectures, class Problem>
-refusal refuses_ring_inputs(basic_cuda<Architectures> const& exec, Problem const& problem) {
+refusal refuses_ring_extents(basic_cuda<Architectures> const& exec, Problem const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates and numbers of tiles are 32-bit
-  using chunks = dense_chunks<typename Problem::operand_type>;
   std::int64_t const rows = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
   std::int64_t const tiles =
       divide_up(rows, std::int64_t{Ring::rows}) * divide_up(columns, std::int64_t{Ring::columns});
-  return first_of(
-      exec.template lacks<Ring>(), unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
-      unless(rows < most && columns < most && problem.inputs.extent(1) < most && tiles < most / 4,
-             "extents exceed 31 bits"),
-      unless(chunks::suits(problem.inputs), "rows of inputs do not begin and end at multiples of 16 bytes"));
+  return first_of(exec.template lacks<Ring>(), unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
+                  unless(rows < most && columns < most && problem.inputs.extent(1) < most && tiles < most / 4,
+                         "extents exceed 31 bits"));
 }
+
+/// What gemm_ring says of inputs.
+inline constexpr char const* ring_inputs_are_unaligned = "rows of inputs do not begin and end at multiples of 16 bytes";
 
 /// Enqueues a product by a whole_ring. Weights: as Ring has b.
 template <class Ring, class Exec, class Problem, class Weights, class Epilogue>
@@ -55,14 +93,15 @@ void run_ring(Exec const& exec, Problem const& problem, Weights const& weights, 
   dense_schedule const schedule{
       {tiles_of(problem.outputs.extent(0), Ring::rows), tiles_of(problem.outputs.extent(1), Ring::columns), band},
       tiles_of(problem.inputs.extent(1), Ring::depth)};
-  Ring const whole{{problem.inputs}, weights, schedule, epilogue};
+  Ring const whole{{in_order<Ring::orders::a>(problem.inputs)}, weights, schedule, epilogue};
   exec.run(whole,
            min(schedule.order.count(), std::int64_t{exec.state->multiprocessors()} * Ring::blocks_per_multiprocessor));
 }
 
 }  // namespace detail
 
-/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes.
+/// gemm_ring: sm_80 and later, rows that begin and end at multiples of 16 bytes: of operands, or where elements have 2
+/// bytes of their transposes.
 struct gemm_ring_model {
   static constexpr char const* name = "gemm_ring (cp.async, mma.sync)";
 
@@ -72,49 +111,69 @@ struct gemm_ring_model {
   }
   template <class Architectures, class Operand, class Output, class Map>
   static refusal refuses(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
+    using asked = linear_problem<Operand, Output, Map>;
     using directly = detail::whole_ring<Operand, store_sums_directly<Output, Map>>;
     return first_of(
-        detail::refuses_ring_inputs<directly>(exec, problem),
-        unless(chunks::suits(problem.weights), "rows of weights do not begin and end at multiples of 16 bytes"));
+        detail::refuses_ring_extents<directly>(exec, problem),
+        detail::refuses_operand<asked>(problem.inputs, takes<asked>, detail::ring_inputs_are_unaligned,
+                                       "inputs lie across the depth, and ldmatrix turns only elements of 2 bytes"),
+        detail::refuses_operand<asked>(problem.weights, takes<asked>,
+                                       "rows of weights do not begin and end at multiples of 16 bytes",
+                                       "weights lie across the depth, and ldmatrix turns only elements of 2 bytes"));
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
-    if constexpr (is_16_bit_float<Output>) {
-      if (dense_chunks<Output>::suits(problem.outputs)) {
-        return run_by_rows(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
-      }
-    }
-    run_with<gemm_ring_tuning>(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
+    using asked = linear_problem<Operand, Output, Map>;
+    detail::with_ordered_operands<asked>(
+        !takes<asked>(problem.inputs), !takes<asked>(problem.weights),
+        [&](auto named) { run_in_order<typename decltype(named)::type>(exec, problem); });
   }
 
  private:
-  /// Enqueues the product by the policy that costs least, of those for which the device has the shared memory.
-  template <class Exec, class Problem, class Epilogue>
+  /// Whether rows of a matrix of a Problem's operands are copied.
+  template <class Problem>
+  static bool takes(matrix_view<typename Problem::operand_type const> matrix) {
+    return dense_chunks<typename Problem::operand_type>::suits(matrix);
+  }
+  /// Enqueues the product of operands that Operands names.
+  template <class Operands, class Architectures, class Operand, class Output, class Map>
+  static void run_in_order(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {
+    if constexpr (is_16_bit_float<Output>) {
+      if (dense_chunks<Output>::suits(problem.outputs)) {
+        return run_by_rows<Operands>(exec, problem, store_sums_by_rows<Output, Map>{{problem.outputs}, problem.map});
+      }
+    }
+    using directly = store_sums_directly<Output, Map>;
+    run_with<detail::whole_ring<Operands, directly>>(exec, problem, directly{problem.outputs, problem.map});
+  }
+  /// Enqueues the product by the policy that costs least, of those for which the device has the shared memory. With an
+  /// operand across the depth there is none of 192 x 256, of which a warp has 96 rows: 128 x 256 has 0.97 of its speed.
+  template <class Operands, class Exec, class Problem, class Epilogue>
   static void run_by_rows(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    using operand = typename Problem::operand;
-    if constexpr (is_16_bit_float<operand>) {
-      using tall = detail::whole_ring<operand, Epilogue, tall_gemm_ring_tuning>;
-      using wide = detail::whole_ring<operand, Epilogue, wide_gemm_ring_tuning>;
+    if constexpr (is_16_bit_float<typename Problem::operand>) {
+      using wide = detail::whole_ring<Operands, Epilogue, wide_gemm_ring_tuning>;
       auto const cost = [&](gemm_ring_policy policy) {
         return gemm_ring_cost(policy, problem.outputs.extent(0), problem.outputs.extent(1),
                               exec.state->multiprocessors());
       };
       std::int64_t const of_wide = cost(policy_of<wide_gemm_ring_tuning>(800));
       std::int64_t const of_others = cost(policy_of<gemm_ring_tuning>(800));
-      if (cost(policy_of<tall_gemm_ring_tuning>(800)) < min(of_wide, of_others) && !exec.template lacks<tall>()) {
-        return run_with<tall_gemm_ring_tuning>(exec, problem, epilogue);
+      if constexpr (std::is_same_v<Operands, typename Problem::operand>) {
+        using tall = detail::whole_ring<Operands, Epilogue, tall_gemm_ring_tuning>;
+        if (cost(policy_of<tall_gemm_ring_tuning>(800)) < min(of_wide, of_others) && !exec.template lacks<tall>()) {
+          return run_with<tall>(exec, problem, epilogue);
+        }
       }
       if (of_wide < of_others && !exec.template lacks<wide>()) {
-        return run_with<wide_gemm_ring_tuning>(exec, problem, epilogue);
+        return run_with<wide>(exec, problem, epilogue);
       }
     }
-    run_with<gemm_ring_tuning>(exec, problem, epilogue);
+    run_with<detail::whole_ring<Operands, Epilogue>>(exec, problem, epilogue);
   }
-  template <Tuning Chosen, class Exec, class Problem, class Epilogue>
+  template <class Ring, class Exec, class Problem, class Epilogue>
   static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    using ring = detail::whole_ring<typename Problem::operand, Epilogue, Chosen>;
-    detail::run_ring<ring>(exec, problem, typename ring::b_type{problem.weights}, epilogue);
+    typename Ring::b_type const weights{detail::in_order<Ring::orders::b>(problem.weights)};
+    detail::run_ring<Ring>(exec, problem, weights, epilogue);
   }
 };
 
@@ -131,7 +190,9 @@ struct gemm_ring_from_source_model {
   static refusal refuses(basic_cuda<Architectures> const& exec,
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     using directly = detail::whole_ring<operand_from_source<Operand, Weights>, store_sums_directly<Output, Map>>;
-    return detail::refuses_ring_inputs<directly>(exec, problem);
+    using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
+    return first_of(detail::refuses_ring_extents<directly>(exec, problem),
+                    unless(chunks::suits(problem.inputs), detail::ring_inputs_are_unaligned));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec,

@@ -22,6 +22,9 @@ struct linear_problem {
   /// The type that inputs and weights are stored as.
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr char const* function = "linear.forward";
+  /// Whether programs that take operands across the depth are compiled: for elements of 2 bytes, unless the map says
+  /// that its operands lie along the depth (concepts/sum_map.hpp).
+  static constexpr bool may_lie_across = sizeof(operand_type) == 2 && !requires { Map::operands_lie_along; };
 
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth

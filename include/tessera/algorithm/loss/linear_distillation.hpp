@@ -78,7 +78,6 @@
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/forward_kl.hpp>
 #include <tessera/map/identity_logits.hpp>
-#include <tessera/map/scaled_sum.hpp>
 #include <tessera/program/loss/detail/convert_entries.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
@@ -297,7 +296,7 @@ struct linear_distillation {
                              matrix_view<value_type const> classifier, logit_scaling<value_type> const& scaling,
                              Map const& map, std::int64_t first, matrix_view<float> logits) {
     if (leaves_logits<Map> && scaling.only_multiplies()) {
-      layer::forward(exec, hidden, classifier, scaled_sum{scaling.inverse_temperature}, logits);
+      layer::forward(exec, hidden, classifier, multiplied_logits{{scaling.inverse_temperature}}, logits);
     } else {
       layer::forward(exec, hidden, classifier, scaled_logits<value_type, Map>{scaling, {map, first}}, logits);
     }

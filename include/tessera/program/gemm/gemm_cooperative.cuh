@@ -11,6 +11,9 @@
 /// Cost of 8192^3 in bf16 with 256 columns and clusters of two: 1.1e12 operations; for 4.2e6 of them a block loads 32
 /// KiB through L2.
 ///
+/// Operands along the depth are rows x depth in memory. An operand of 2 bytes may lie across it, as depth x rows: then
+/// tensor cores turn it while they read shared memory, and add up the same products in the same order.
+///
 /// A schedule is one of tile/gemm_schedule.hpp; its rows are those of clusters: 128 or 256 rows of a.
 ///
 /// An epilogue is a trivially copyable type with these members. `scratch_type` is a warp's own shared memory, kept from
@@ -89,11 +92,15 @@ __device__ __forceinline__ void finish_at_once(Epilogue const& epilogue, Sum (&s
 
 }  // namespace detail
 
-template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
+/// Operands: how elements are multiplied, or ordered_operands.
+template <class Operands, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_cooperative {
   using shape = warpgroup_gemm_shape;
-  using stages_type = gemm_stages<Operand, Policy>;
-  using mma = warpgroup_mma<Operand, Policy.columns>;
+  using stages_type = gemm_stages<Operands, Policy>;
+  using orders = typename stages_type::orders;  ///< how the operands lie
+  using of_a = typename stages_type::of_a;      ///< how a is loaded
+  using of_b = typename stages_type::of_b;      ///< how b is loaded
+  using mma = warpgroup_mma<typename orders::operand, Policy.columns, orders::a, orders::b>;
   static constexpr int lanes = stages_type::lanes;
   static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
@@ -102,7 +109,7 @@ struct gemm_cooperative {
   static constexpr bool is_persistent = true;
   static constexpr int rows = stages_type::rows;              ///< rows of a cluster's tile
   static constexpr int columns = stages_type::columns;        ///< columns of a cluster's tile
-  static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int b_box_rows = stages_type::b_box_rows;  ///< rows of b that a block loads; of a it loads 128
   static constexpr int depth = stages_type::depth;            ///< depth of a k-tile, and of all boxes
   static constexpr int a_bytes = stages_type::a_bytes;
   static constexpr int b_bytes = stages_type::b_bytes;
@@ -115,8 +122,8 @@ struct gemm_cooperative {
     stage_ring<Policy.stages> ring;
   };
 
-  tensor_map a;
-  tensor_map b;
+  tensor_map a;  ///< with boxes of_a::box
+  tensor_map b;  ///< with boxes of_b::box
   Schedule schedule;
   Epilogue epilogue;
 
@@ -193,10 +200,9 @@ struct gemm_cooperative {
                                                           detail::deferred_epilogue<Epilogue, mma::registers>& deferred,
                                                           typename Epilogue::scratch_type& own, std::int32_t k_tiles,
                                                           std::int32_t next) const {
-    operand_pair const operands{
-        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
-                                             static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
-        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
+    operand_pair const operands{of_a::descriptor(detail::plain_shared_address(scratch.a[0]) +
+                                                 static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
+                                of_b::descriptor(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
     product_reader reads(scratch.ring, state, typename stages_type::release_type{});
     for (pipeline_step const at : pipelined(reads, {0, 1})) {
@@ -248,8 +254,9 @@ struct gemm_cooperative {
     matrix_descriptor const a_stage = operands.a.further(stage * a_bytes);
     matrix_descriptor const b_stage = operands.b.further(stage * b_bytes);
 #pragma unroll
-    for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
-      mma::multiply(sums, a_stage.further(bytes), b_stage.further(bytes), add || bytes != 0);
+    for (int step = 0; step < shape::depth_bytes / 32; ++step) {
+      mma::multiply(sums, a_stage.further(step * of_a::bytes_of_step), b_stage.further(step * of_b::bytes_of_step),
+                    add || step != 0);
     }
     commit_multiply();
   }

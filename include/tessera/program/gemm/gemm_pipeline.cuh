@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `gemm_stages`: the common parts of gemm_cooperative and gemm_pingpong: extents of tiles and pipeline stages, the
 /// roles in a cluster, and the producer, the thread that loads k-tiles by TMA.
+///
+/// An operand along the depth is loaded in one box, whose rows are 128 bytes of the depth; one across the depth (of 2
+/// bytes) in boxes of 64 of its rows, of which 64 numbers of the depth are rows of 128 bytes. Boxes of both kinds take
+/// 128 bytes for each of the operand's rows, so that 64 rows begin at the same places of a stage.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +16,8 @@
 #include <tessera/tile/cuda/sm_90/pipeline_state.cuh>
 #include <tessera/tile/cuda/sm_90/pipelined_ring.cuh>
 #include <tessera/tile/cuda/sm_90/register_budget.cuh>
+#include <tessera/tile/cuda/sm_90/tensor_map.cuh>
+#include <tessera/tile/cuda/sm_90/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
@@ -35,9 +41,33 @@ struct no_more_loads {
   __device__ __forceinline__ static void load(int, gemm_work_item const&, std::int32_t, shared_barrier&) {}
 };
 
-template <class Operand, warpgroup_gemm_policy Policy>
+/// How a program's operand lies in the memory from which TMA loads it, and in a stage.
+template <operand_order Order, int Rows, int Depth>
+struct staged_operand {
+  static constexpr bool is_along = Order == operand_order::along_depth;
+  static constexpr int box_rows = is_along ? Rows : 64;           ///< the operand's rows in a box
+  static constexpr int boxes = Rows / box_rows;                   ///< boxes that are loaded
+  static constexpr int box_bytes = box_rows * 128;                ///< bytes of a box
+  static constexpr int bytes_of_step = is_along ? 32 : 16 * 128;  ///< from one multiplication to the next
+  static constexpr box_shape box = {is_along ? Rows : Depth, is_along ? Depth : 64};  ///< as tensor maps have it
+  static_assert(Rows % box_rows == 0 && (is_along || Depth == 64), "tessera: boxes across the depth are of 64 x 64");
+
+  /// The place of box number `i` in the matrix, from depth `first` and row `row` of the operand on.
+  __device__ __forceinline__ static box_coordinate place(std::int32_t first, std::int32_t row, int i) {
+    return is_along ? box_coordinate{first, row} : box_coordinate{row + i * box_rows, first};
+  }
+  /// The descriptor of rows in a stage that begin at this shared address, at a box or, along the depth, inside of it.
+  __device__ __forceinline__ static matrix_descriptor descriptor(std::uint32_t address) {
+    return is_along ? matrix_descriptor::rows_of_128_bytes(address)
+                    : matrix_descriptor::with_strides(address, box_bytes, 1024);
+  }
+};
+
+/// Operands: how elements are multiplied, or ordered_operands.
+template <class Operands, warpgroup_gemm_policy Policy>
 struct gemm_stages {
   using shape = warpgroup_gemm_shape;
+  using orders = orders_of<Operands>;  ///< how the operands lie
   using state_type = pipeline_state<Policy.stages>;
   /// How a consumer warp gives a stage back: to the producers of all blocks of the cluster.
   using release_type = release_to_cluster<Policy.blocks>;
@@ -50,9 +80,11 @@ struct gemm_stages {
   static constexpr int columns = Policy.columns;                     ///< columns of a cluster's tile
   static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< rows of the boxes of b; boxes of a have 128
   static constexpr int depth =                                       ///< depth of a k-tile, and of all boxes
-      shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
+      shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<typename orders::operand>::value_type));
   static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
   static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
+  using of_a = staged_operand<orders::a, shape::block_rows, depth>;  ///< how a block loads its rows of a
+  using of_b = staged_operand<orders::b, b_box_rows, depth>;         ///< how it loads its part of b
 
   /// Waits for all threads of all blocks of the cluster.
   __device__ __forceinline__ static void sync_all(cuda_block<lanes> const& group) {
@@ -93,13 +125,19 @@ struct gemm_stages {
         shared_barrier& full = at.when_empty(scratch.ring);
         full.arrive_and_expect(a_bytes + b_bytes + also.bytes(item));
         also.load(at.stage, item, first, full);
-        load_box(scratch.a[at.stage], a, full, {first, row});
-        if constexpr (Policy.blocks == 1) {
-          load_box(scratch.b[at.stage], b, full, {first, column});
-        } else {
-          constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-          load_box_for_cluster(scratch.b[at.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
-                               everyone);
+#pragma unroll
+        for (int i = 0; i < of_a::boxes; ++i) {
+          load_box(scratch.a[at.stage] + i * of_a::box_bytes, a, full, of_a::place(first, row, i));
+        }
+#pragma unroll
+        for (int i = 0; i < of_b::boxes; ++i) {
+          unsigned char* const to = scratch.b[at.stage] + own * (b_bytes / Policy.blocks) + i * of_b::box_bytes;
+          if constexpr (Policy.blocks == 1) {
+            load_box(to, b, full, of_b::place(first, column, i));
+          } else {
+            constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
+            load_box_for_cluster(to, b, full, of_b::place(first, column, i), everyone);
+          }
         }
       }
     }

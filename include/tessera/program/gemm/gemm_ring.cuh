@@ -16,6 +16,9 @@
 /// of these, which take 4 to 5 instructions each: of each of the four schedulers 256 to 320 issue slots, beside 256
 /// products and 130 other instructions, in the 1562 cycles in which tensor cores multiply.
 ///
+/// An operand of 2 bytes in memory may lie across the depth, as depth x rows (ordered_operands): ldmatrix turns it, and
+/// products are added up in the same order. Of a across the depth a warp has 64 rows.
+///
 /// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
 /// shared memory; a warp has 128 products of 16 x 8 x 16. Of 192 x 256 sums: 6.3e6, 56 and 160 KiB, and 192. Sums are
 /// added up from the first to the last column of the depth.
@@ -54,15 +57,15 @@ struct operand_from_source {
 namespace detail {
 
 /// What gemm_ring's operands are: both in memory.
-template <class Operand>
+template <class Operands>
 struct ring_operands {
-  using operand = Operand;
-  using b_type = dense_chunks<typename gemm_operand<Operand>::value_type>;
+  using orders = orders_of<Operands>;
+  using b_type = dense_chunks<typename gemm_operand<typename orders::operand>::value_type>;
   static constexpr bool has_source = false;
 };
 template <class Operand, class Source>
 struct ring_operands<operand_from_source<Operand, Source>> {
-  using operand = Operand;
+  using orders = orders_of<Operand>;
   using b_type = Source;
   static constexpr bool has_source = true;
 };
@@ -74,6 +77,11 @@ struct grid_of_64_columns {
   static constexpr int rows = Warps / columns;
 };
 
+/// How a lane copies Rows rows of an operand in memory.
+template <operand_order Order, class T, int Rows, int Lanes>
+using stage_copies =
+    std::conditional_t<Order == operand_order::along_depth, stage_rows<T, Rows, Lanes>, stage_columns<T, Rows, Lanes>>;
+
 /// Rows of a source from which stages are made, in place of stage_rows.
 struct rows_of_source {
   std::int32_t first;  ///< the first one
@@ -83,11 +91,11 @@ struct rows_of_source {
 
 }  // namespace detail
 
-/// Operands: how elements are multiplied, or operand_from_source.
+/// Operands: how elements are multiplied, ordered_operands, or operand_from_source.
 template <class Operands, class Schedule, class Epilogue, gemm_ring_policy Policy>
 struct gemm_ring {
-  /// How elements are multiplied.
-  using operand_name = typename detail::ring_operands<Operands>::operand;
+  using orders = typename detail::ring_operands<Operands>::orders;  ///< how operands in memory lie
+  using operand_name = typename orders::operand;                    ///< how elements are multiplied
   using operand_type = typename gemm_operand<operand_name>::value_type;
   /// The second factor, transposed: columns x depth.
   using b_type = typename detail::ring_operands<Operands>::b_type;
@@ -114,11 +122,12 @@ struct gemm_ring {
   static constexpr bool keeps_rows = requires(Epilogue const& epilogue) { epilogue.ends(0); };
   static_assert(registers::column_tiles == 8, "tessera: a warp of this program has 64 columns");
 
-  using ring_type = swizzled_ring<mma, Policy.stages>;      ///< stages of both operands
-  using rows_of_a = stage_rows<operand_type, rows, lanes>;  ///< how a lane copies rows of a
-  using b_tile = swizzled_tile<operand_type, columns>;      ///< a stage of b
+  using ring_type = swizzled_ring<mma, Policy.stages>;                           ///< stages of both operands
+  using rows_of_a = detail::stage_copies<orders::a, operand_type, rows, lanes>;  ///< how a lane copies rows of a
+  using b_tile = swizzled_tile<operand_type, columns>;                           ///< a stage of b
   /// How a lane copies rows of b, or which rows of a source a stage has.
-  using rows_of_b = std::conditional_t<has_source, detail::rows_of_source, stage_rows<operand_type, columns, lanes>>;
+  using rows_of_b = std::conditional_t<has_source, detail::rows_of_source,
+                                       detail::stage_copies<orders::b, operand_type, columns, lanes>>;
 
   struct scratch_type {
     ring_type ring;                                                                         ///< stages of both operands
@@ -126,8 +135,8 @@ struct gemm_ring {
     stage_ring<Policy.stages> barriers;                                                     ///< of the ring
   };
 
-  dense_chunks<operand_type> a;  ///< rows x depth
-  b_type b;                      ///< columns x depth: the second factor, transposed
+  dense_chunks<operand_type> a;  ///< rows x depth, or depth x rows where it lies across
+  b_type b;                      ///< columns x depth: the second factor, transposed; or depth x columns
   Schedule schedule;
   Epilogue epilogue;
 
@@ -150,8 +159,7 @@ struct gemm_ring {
       gemm_work_item const item = schedule.at(index);
       mma::clear(group, sums);
       if (item.k_tiles > 0) {
-        multiply_swizzled<swizzled_order::along_depth, swizzled_order::along_depth>(group, passage, item.k_tiles, fill,
-                                                                                    sums);
+        multiply_swizzled<orders::a, orders::b>(group, passage, item.k_tiles, fill, sums);
       }
       end_tile(group, scratch, item, sums, index);
     }

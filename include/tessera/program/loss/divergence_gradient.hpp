@@ -172,6 +172,8 @@ struct differentiate_divergence {
 
 /// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory, and adds what was there before.
 struct scaled_and_added {
+  static constexpr bool operands_lie_along = true;  ///< since the others are written turned
+
   float const* scale;               ///< the number
   matrix_view<float const> before;  ///< rows x columns, or null for zeros
 

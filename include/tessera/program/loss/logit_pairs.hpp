@@ -13,6 +13,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/map/scaled_sum.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -51,8 +52,9 @@ struct mapped_logits {
 /// The map of sums (concepts/sum_map.hpp) that makes logits of them.
 template <class T, LogitMap Map = identity_logits>
 struct scaled_logits {
-  logit_scaling<T> scaling;     ///< with the biases of the columns, if there are some
-  mapped_logits<Map> map = {};  ///< what logits go through then
+  static constexpr bool operands_lie_along = true;  ///< as those of the losses do
+  logit_scaling<T> scaling;                         ///< with the biases of the columns, if there are some
+  mapped_logits<Map> map = {};                      ///< what logits go through then
 
   /// Names the views that it reads, for check_reach_of().
   template <class Use>
@@ -63,6 +65,10 @@ struct scaled_logits {
   TESSERA_FN float operator()(float sum, std::int64_t row, std::int64_t column) const {
     return map(scaling(sum, column), row, column);
   }
+};
+/// The same of logits that are only multiplied.
+struct multiplied_logits : scaled_sum {
+  static constexpr bool operands_lie_along = true;  ///< as those of the losses do
 };
 
 /// What is known of a token's logits after some parts of the vocabulary.

@@ -23,15 +23,14 @@
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/gemm_operand.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// How an operand lies in shared memory.
-enum class swizzled_order {
-  along_depth,  ///< rows of the operand, with 128 bytes of the depth
-  across_depth  ///< boxes of 64 columns of the operand, a row for each number of the depth
-};
+/// How an operand lies in shared memory: along the depth, rows of the operand with 128 bytes of it, or across it, boxes
+/// of 64 columns of the operand with a row for each number of the depth.
+using swizzled_order = operand_order;
 
 /// M: a gemm_tile in registers of which a product takes 32 bytes of the depth.
 template <class M>

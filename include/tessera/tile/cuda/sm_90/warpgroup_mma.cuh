@@ -30,10 +30,6 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The direction in which the elements of an operand of 2 bytes lie next to each other: along the depth, as rows of x
-/// and of W do in x W^T, or across it.
-enum class operand_order { along_depth, across_depth };
-
 /// The word by which wgmma finds an operand in shared memory.
 struct matrix_descriptor {
   std::uint64_t bits;  ///< the hardware's, opaque
