@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <tessera/core/status.hpp>
@@ -109,4 +112,21 @@ TEST_CASE("each code has words of its own", "[host]") {
     CHECK((words.find('{') == std::string::npos || is_sentence(static_cast<status_code>(code))));
     seen.push_back(words);
   }
+}
+
+TEST_CASE("each part of a call that differs has a sentence, and what is no part that of a code's usual one", "[host]") {
+  for (auto const& [code, parts, usual] :
+       {std::tuple{status_code::other_forward, 9, 0}, {status_code::other_rank, 6, 3}}) {
+    std::set<std::string> sentences;
+    for (int part = 0; part < parts; ++part) {
+      sentences.insert(describe(code, part));
+    }
+    CHECK(sentences.size() == static_cast<std::size_t>(parts));
+    CHECK(describe(code, -1) == std::string(describe(code, usual)));
+    CHECK(describe(code, parts) == std::string(describe(code, usual)));
+  }
+  CHECK(describe(status_code::other_forward, 8) == std::string("an earlier backward() has used up the softmaxes that "
+                                                               "forward() kept; call forward() again"));
+  CHECK(describe(status_code::other_rank, 4) ==
+        std::string("the ranks have {value} entries in all but the vocabulary has {limit}"));
 }

@@ -99,35 +99,46 @@ static_assert(sizeof(status_word) == 40);
 
 namespace detail {
 
-/// What differs between a backward pass and the forward pass in its workspace. `part`: a loss_stamp::part. The values
-/// of the first four are shown as they are; those of the others are numbers that mean nothing to a reader.
-[[nodiscard]] constexpr char const* describe_other_forward(std::int64_t part) {
-  constexpr char const* sentences[] = {
-      "there is no forward() in the workspace",
-      "the forward() in the workspace was of {value} tokens but this backward() is of {limit}",
-      "the forward() in the workspace was of {value} entries but this backward() is of {limit}",
-      "the forward() in the workspace was of {value} channels but this backward() is of {limit}",
-      "the forward() in the workspace had the reduction of number {value} but this backward() has {limit}",
-      "the forward() in the workspace had other options than this backward()",
-      "the forward() in the workspace had other inputs than this backward()",
-      "the forward() in the workspace was of another plan than this backward()",
-      "an earlier backward() has used up the softmaxes that forward() kept; call forward() again",
-  };
-  return sentences[part < 0 || part > 8 ? 0 : part];
-}
+/// What a code means at a position.
+struct sentence_at {
+  status_code code;
+  std::int64_t position;
+  char const* sentence;
+};
 
-/// What ranks that run a loss together do not have in common. `part`: a rank_call::part. {value} is the first rank that
-/// differs from rank 0, and {limit} what it has, but for the last two.
-[[nodiscard]] constexpr char const* describe_other_rank(std::int64_t part) {
-  constexpr char const* sentences[] = {
-      "rank {value} has a vocabulary of {limit} entries but rank 0 has another",
-      "rank {value} has hidden states of {limit} channels but rank 0 has others",
-      "rank {value} has the reduction of number {limit} but rank 0 has another",
-      "rank {value} has other options than rank 0",
-      "the ranks have {value} entries in all but the vocabulary has {limit}",
-      "the ranks have {value} entries in all, as the vocabulary, but some of them are the same",
+/// The sentences of codes whose positions are parts of what is compared: what differs between a backward pass and the
+/// forward pass in its workspace, by loss_stamp::part and used_up, and what ranks that run a loss together do not have
+/// in common, by rank_call::part. A code's first sentence is also that of positions without one. Of the first code the
+/// values are shown where they mean something to a reader. Of the second one {value} is the first rank that differs
+/// from rank 0, and {limit} what it has, but for the last two.
+[[nodiscard]] constexpr char const* describe_part(status_code code, std::int64_t position) {
+  constexpr auto forward = status_code::other_forward;
+  constexpr auto rank = status_code::other_rank;
+  constexpr sentence_at sentences[] = {
+      {forward, 0, "there is no forward() in the workspace"},
+      {forward, 1, "the forward() in the workspace was of {value} tokens but this backward() is of {limit}"},
+      {forward, 2, "the forward() in the workspace was of {value} entries but this backward() is of {limit}"},
+      {forward, 3, "the forward() in the workspace was of {value} channels but this backward() is of {limit}"},
+      {forward, 4,
+       "the forward() in the workspace had the reduction of number {value} but this backward() has {limit}"},
+      {forward, 5, "the forward() in the workspace had other options than this backward()"},
+      {forward, 6, "the forward() in the workspace had other inputs than this backward()"},
+      {forward, 7, "the forward() in the workspace was of another plan than this backward()"},
+      {forward, 8, "an earlier backward() has used up the softmaxes that forward() kept; call forward() again"},
+      {rank, 3, "rank {value} has other options than rank 0"},
+      {rank, 0, "rank {value} has a vocabulary of {limit} entries but rank 0 has another"},
+      {rank, 1, "rank {value} has hidden states of {limit} channels but rank 0 has others"},
+      {rank, 2, "rank {value} has the reduction of number {limit} but rank 0 has another"},
+      {rank, 4, "the ranks have {value} entries in all but the vocabulary has {limit}"},
+      {rank, 5, "the ranks have {value} entries in all, as the vocabulary, but some of them are the same"},
   };
-  return sentences[part < 0 || part > 5 ? 3 : part];
+  char const* found = nullptr;
+  for (sentence_at const& one : sentences) {
+    if (one.code == code && (found == nullptr || one.position == position)) {
+      found = one.sentence;
+    }
+  }
+  return found;
 }
 
 }  // namespace detail
@@ -156,7 +167,8 @@ namespace detail {
     case status_code::out_of_range:
       return "an index is out of range";
     case status_code::other_forward:
-      return detail::describe_other_forward(position);
+    case status_code::other_rank:
+      return detail::describe_part(code, position);
     case status_code::repeated_index:
       return "an index is given twice";
     case status_code::bad_label:
@@ -187,8 +199,6 @@ namespace detail {
       return "the sequence of step {position} has {value} tokens and room for no more than {limit}";
     case status_code::bad_entry:
       return "entry {value} at position {position} of the chosen ones is none of {limit}";
-    case status_code::other_rank:
-      return detail::describe_other_rank(position);
     default:
       return "a program reported a code of its own";
   }

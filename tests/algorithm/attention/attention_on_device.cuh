@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -163,6 +165,58 @@ device_attention_results run_on_device(tessera::cuda const& exec, attention_prob
   results.is_clean = results.is_clean && lse_values.back() == -77.0F;
   results.found.log_sum_exp.assign(lse_values.begin(), lse_values.end() - 1);
   return results;
+}
+
+/// How far the results of dense attention over four causal sequences that lie one behind the other are from attention
+/// in double: infinity if something behind them was written. `bias`: what `functions` add to scores.
+template <class Attention, class Functions = tessera::attention_functions<>>
+double distance_of_packed(std::int64_t channels, Functions const& functions = {}, reference_bias const& bias = {}) {
+  using tessera::bfloat16, tessera::head_view;
+  constexpr std::int64_t total = 338;
+  std::vector<std::int32_t> const lengths{200, 7, 0, 131};
+  std::vector<std::int32_t> const starts{0, 200, 207, 207};
+  auto const p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
+  tessera::cuda exec;
+  exec.options.refuses_slower_programs = true;
+  auto const queries = to_device(exec, p.queries);
+  auto const keys = to_device(exec, p.keys);
+  auto const values = to_device(exec, p.values);
+  auto const device_lengths = to_device(exec, lengths);
+  auto const device_starts = to_device(exec, starts);
+  auto result = to_device(exec, std::vector<bfloat16>(p.queries.size() + 8, tessera::store<bfloat16>(-77.0F)));
+  auto const packed = [&](auto* from) {
+    return head_view<std::remove_pointer_t<decltype(from)>>(from, {4, 2, 200, channels},
+                                                            {0, total * channels, channels, 1});
+  };
+  tessera::attention_inputs<bfloat16> in{packed(std::as_const(queries).data()), packed(std::as_const(keys).data()),
+                                         packed(std::as_const(values).data())};
+  in.query_lengths = in.key_lengths = device_lengths.view();
+  in.query_starts = in.key_starts = {device_starts.view(), total};
+  auto const plan = Attention::plan_forward(exec, {4, 2, 2, 200, 200, channels});
+  tessera::buffer<std::byte> memory(exec, plan.bytes());
+  Attention::forward(exec, in, {.is_causal = true}, tessera::attention_outputs<bfloat16>{packed(result.data())},
+                     tessera::workspace(plan, memory), functions);
+  auto const found = to_host(exec, result);
+  double most = tessera::load(found.back()) == -77.0F ? 0.0 : std::numeric_limits<double>::infinity();
+  for (std::size_t sequence = 0; sequence < 4; ++sequence) {
+    std::int64_t const count = lengths[sequence];
+    attention_problem<bfloat16> own{{1, 2, 2, count, count, channels}, {}, {}, {}, {.is_causal = true}};
+    for (std::int64_t head = 0; head < 2; ++head) {
+      std::int64_t const from = (head * total + starts[sequence]) * channels;
+      std::int64_t const end = from + count * channels;
+      own.queries.insert(own.queries.end(), p.queries.begin() + from, p.queries.begin() + end);
+      own.keys.insert(own.keys.end(), p.keys.begin() + from, p.keys.begin() + end);
+      own.values.insert(own.values.end(), p.values.begin() + from, p.values.begin() + end);
+    }
+    auto const expected = attention_by_formula(own, bias);
+    for (std::int64_t i = 0; i < 2 * count * channels; ++i) {
+      std::int64_t const row = i / channels / count * total + starts[sequence] + i / channels % count;
+      double const value = tessera::load(found[as_size(row * channels + i % channels)]);
+      double const apart = std::fabs(value - expected.result[as_size(i)]);
+      most = apart <= most ? most : apart;
+    }
+  }
+  return most;
 }
 
 /// Whether a region holds the same bytes on both sides; NaNs of floats are equal.

@@ -200,52 +200,7 @@ TEST_CASE("dense attention on a GPU makes NaN of rows that see NaN or infinite s
 TEST_CASE("dense attention on a GPU takes sequences that lie one behind the other", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const channels : {64, 128}) {
-    std::vector<std::int32_t> const lengths{200, 7, 0, 131};
-    std::vector<std::int32_t> const starts{0, 200, 207, 207};
-    constexpr std::int64_t total = 338;
-    auto p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
-    p.options.is_causal = true;
-    tessera::cuda exec;
-    exec.options.refuses_slower_programs = true;
-    attention_shape const s{4, 2, 2, 200, 200, channels};
-    auto const queries = to_device(exec, p.queries);
-    auto const keys = to_device(exec, p.keys);
-    auto const values = to_device(exec, p.values);
-    auto const device_lengths = to_device(exec, lengths);
-    auto const device_starts = to_device(exec, starts);
-    auto result = to_device(exec, std::vector<bfloat16>(p.queries.size() + 8, store<bfloat16>(-77.0F)));
-    auto const packed = [&](bfloat16 const* from) {
-      return head_view<bfloat16 const>(from, {4, 2, 200, channels}, {0, total * channels, channels, 1});
-    };
-    attention_inputs<bfloat16> in{packed(queries.data()), packed(keys.data()), packed(values.data())};
-    in.query_lengths = in.key_lengths = device_lengths.view();
-    in.query_starts = in.key_starts = {device_starts.view(), total};
-    auto const plan = dense_attention::plan_forward(exec, s);
-    buffer<std::byte> memory(exec, plan.bytes());
-    attention_outputs<bfloat16> const out{{result.data(), {4, 2, 200, channels}, {0, total * channels, channels, 1}}};
-    dense_attention::forward(exec, in, p.options, out, workspace(plan, memory));
-    auto const found = to_host(exec, result);
-    CHECK(load(found.back()) == -77.0F);
-    double most = 0;
-    for (std::size_t sequence = 0; sequence < 4; ++sequence) {
-      std::int64_t const count = lengths[sequence];
-      attention_problem<bfloat16> own{{1, 2, 2, count, count, channels}, {}, {}, {}, p.options};
-      for (std::int64_t head = 0; head < 2; ++head) {
-        std::int64_t const from = (head * total + starts[sequence]) * channels;
-        std::int64_t const end = from + count * channels;
-        own.queries.insert(own.queries.end(), p.queries.begin() + from, p.queries.begin() + end);
-        own.keys.insert(own.keys.end(), p.keys.begin() + from, p.keys.begin() + end);
-        own.values.insert(own.values.end(), p.values.begin() + from, p.values.begin() + end);
-      }
-      auto const expected = attention_by_formula(own);
-      for (std::int64_t i = 0; i < 2 * count * channels; ++i) {
-        std::int64_t const row = i / channels / count * total + starts[sequence] + i / channels % count;
-        double const apart = std::fabs(static_cast<double>(load(found[as_size(row * channels + i % channels)])) -
-                                       expected.result[as_size(i)]);
-        most = apart <= most ? most : apart;
-      }
-    }
-    CHECK(most < dense_distance<bfloat16>());
+    CHECK(distance_of_packed<dense_attention>(channels) < dense_distance<bfloat16>());
   }
 }
 

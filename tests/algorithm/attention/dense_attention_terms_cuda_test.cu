@@ -250,53 +250,7 @@ TEST_CASE("dense attention on a GPU leaves results in fp32", "[cuda]") {
 
 TEST_CASE("dense attention on a GPU adds terms to sequences that lie one behind the other", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  constexpr std::int64_t total = 338;
-  constexpr std::int64_t channels = 128;
-  std::vector<std::int32_t> const lengths{200, 7, 0, 131};
-  std::vector<std::int32_t> const starts{0, 200, 207, 207};
-  auto const p = make_attention_problem<bfloat16>({1, 2, 2, total, total, channels});
-  tessera::cuda exec;
-  exec.options.refuses_slower_programs = true;
-  attention_shape const s{4, 2, 2, 200, 200, channels};
   slopes_on_device const slopes({0.5F, -0.0625F});
-  auto const queries = to_device(exec, p.queries);
-  auto const keys = to_device(exec, p.keys);
-  auto const values = to_device(exec, p.values);
-  auto const device_lengths = to_device(exec, lengths);
-  auto const device_starts = to_device(exec, starts);
-  auto result = to_device(exec, std::vector<bfloat16>(p.queries.size() + 8, store<bfloat16>(-77.0F)));
-  auto const packed = [&](auto* from) {
-    return head_view<std::remove_pointer_t<decltype(from)>>(from, {4, 2, 200, channels},
-                                                            {0, total * channels, channels, 1});
-  };
-  attention_inputs<bfloat16> in{packed(std::as_const(queries).data()), packed(std::as_const(keys).data()),
-                                packed(std::as_const(values).data())};
-  in.query_lengths = in.key_lengths = device_lengths.view();
-  in.query_starts = in.key_starts = {device_starts.view(), total};
-  auto const plan = dense_attention::plan_forward(exec, s);
-  buffer<std::byte> memory(exec, plan.bytes());
-  dense_attention::forward(exec, in, {.is_causal = true}, attention_outputs<bfloat16>{packed(result.data())},
-                           workspace(plan, memory), attention_functions<linear_bias>{slopes.bias()});
-  auto const found = to_host(exec, result);
-  CHECK(load(found.back()) == -77.0F);
-  double most = 0;
-  for (std::size_t sequence = 0; sequence < 4; ++sequence) {
-    std::int64_t const count = lengths[sequence];
-    attention_problem<bfloat16> own{{1, 2, 2, count, count, channels}, {}, {}, {}, {.is_causal = true}};
-    for (std::int64_t head = 0; head < 2; ++head) {
-      std::int64_t const from = (head * total + starts[sequence]) * channels;
-      std::int64_t const end = from + count * channels;
-      own.queries.insert(own.queries.end(), p.queries.begin() + from, p.queries.begin() + end);
-      own.keys.insert(own.keys.end(), p.keys.begin() + from, p.keys.begin() + end);
-      own.values.insert(own.values.end(), p.values.begin() + from, p.values.begin() + end);
-    }
-    auto const expected = attention_by_formula(own, slopes.expected());
-    for (std::int64_t i = 0; i < 2 * count * channels; ++i) {
-      std::int64_t const row = i / channels / count * total + starts[sequence] + i / channels % count;
-      double const apart = std::fabs(static_cast<double>(load(found[as_size(row * channels + i % channels)])) -
-                                     expected.result[as_size(i)]);
-      most = apart <= most ? most : apart;
-    }
-  }
-  CHECK(most < 0.032);
+  attention_functions<linear_bias> const functions{slopes.bias()};
+  CHECK(distance_of_packed<dense_attention>(128, functions, slopes.expected()) < 0.032);
 }

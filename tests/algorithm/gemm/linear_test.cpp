@@ -33,6 +33,14 @@ using tessera_test::wrong_sums;
 
 namespace {
 
+/// Whether a call of linear.forward is taken; others are refused in one sentence.
+template <class Weights, class... Behind>
+constexpr bool linear_takes = detail::takes_call<linear<bfloat16>, matrix_view<bfloat16 const>, Weights, Behind...>;
+static_assert(linear_takes<matrix_view<bfloat16 const>, matrix_view<float>> &&
+              linear_takes<matrix_view<bfloat16 const>, array_view<float const>, matrix_view<float>>);
+static_assert(!linear_takes<matrix_view<float>, matrix_view<float>> && !linear_takes<matrix_view<bfloat16 const>> &&
+              !linear_takes<matrix_view<bfloat16 const>, matrix_view<float>, workspace>);
+
 /// Checks a layer with a bias and without one.
 template <class Operand, class Output, class Executor>
 void check_linear(Executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {

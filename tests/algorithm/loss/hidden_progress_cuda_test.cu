@@ -67,7 +67,74 @@ void check_told(Exec runner, loss_problem<bfloat16> const& p, bool is_frozen, do
 /// Budgets: of one part; of several, the shortest first; of chunks of tokens, where gradients are fp32; of softmaxes.
 constexpr std::int64_t budgets[] = {0, std::int64_t{3} << 18, std::int64_t{1} << 20, std::int64_t{64} << 20};
 
+/// A stream of its own, whose kernels wait for no other stream.
+struct one_stream {
+  cudaStream_t handle = nullptr;
+  one_stream() { cuda_ok(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking)); }
+  one_stream(one_stream const&) = delete;
+  one_stream& operator=(one_stream const&) = delete;
+  ~one_stream() { static_cast<void>(cudaStreamDestroy(handle)); }
+};
+
+/// Takes a tenth of a millisecond, and leaves room for kernels that need not wait for it.
+struct lingers {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  template <class Group>
+  __device__ void operator()(Group const&, std::int64_t, scratch_type&) const {
+    for (int i = 0; i < 100; ++i) {
+      __nanosleep(1000);
+    }
+  }
+};
+
+/// The gradients of a call with those of a bias, in memory that holds no numbers before, enqueued while other work of
+/// the stream runs. A launch that takes lists before they are made finds none there.
+gradient_results<float> late_gradients(cuda const& exec, loss_problem<bfloat16> const& p,
+                                       hidden_progress const& progress) {
+  using loss = exact_cross_entropy;
+  device_problem<bfloat16, std::int64_t> const in(exec, p);
+  auto const poisoned = [&](std::int64_t count) {
+    return to_device(exec, std::vector<float>(static_cast<std::size_t>(count), NAN));
+  };
+  auto value = poisoned(1);
+  auto hidden = poisoned(p.tokens * p.channels);
+  auto classifier = poisoned(p.vocabulary * p.channels);
+  auto bias = poisoned(p.vocabulary);
+  auto const plan = loss::plan_backward<float>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
+  auto memory = to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(plan.bytes()), std::byte{0xff}));
+  workspace const space(plan, memory);
+  loss::forward(exec, in.inputs(), p.options, {.loss = value.view()}, space);
+  exec.run(lingers{}, 1);
+  linear_loss_gradients<float> const out{
+      {hidden.data(), {p.tokens, p.channels}}, {classifier.data(), {p.vocabulary, p.channels}}, bias.view()};
+  loss::backward(exec, in.inputs(), p.options, {}, out, space, {}, progress);
+  return {to_host(exec, value), to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};
+}
+
 }  // namespace
+
+TEST_CASE("the part that is enqueued first waits for its lists, also where it is the shortest", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  one_stream const stream;
+  cuda exec{.stream = stream.handle};
+  exec.options.refuses_slower_programs = true;
+  std::function<void(std::int64_t)> const told = [](std::int64_t) {};
+  for (std::int64_t const budget : {std::int64_t{1} << 20, std::int64_t{5} << 18}) {  // the second: tokens in chunks
+    auto p = make_loss_problem<bfloat16>(600, 1152, 64, true);
+    p.options.workspace_budget = budget;
+    auto const usual = late_gradients(exec, p, {});
+    auto const expected = reference_gradient(p);
+    for (int run = 0; run < 4; ++run) {
+      CAPTURE(budget, run);
+      auto const found = late_gradients(exec, p, {&told, 256, 24});
+      CHECK((found.classifier == usual.classifier));
+      CHECK((found.bias == usual.bias));
+      CHECK((found.hidden != usual.hidden));  // parts are added up in another order: the shortest is the first
+      CHECK(relative_distance(found.hidden, expected.hidden) <= 4e-3);
+    }
+  }
+}
 
 TEST_CASE("a backward pass on a GPU tells of rows that are whole", "[cuda]") {
   TESSERA_NEEDS_CUDA();

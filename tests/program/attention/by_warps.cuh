@@ -44,6 +44,10 @@ using halves = detail::half_products<typename Attention::method, Channels, forwa
 template <class Attention>
 using swizzled_halves =
     detail::half_products<typename Attention::method, 128, forward_by_warps_policy{1, true}, float16>;
+/// 64 channels by thread blocks of eight warps.
+template <class Attention>
+using eight_warps_of_halves =
+    detail::half_products<typename Attention::method, 64, forward_by_warps_policy{1, false, 8}, float16>;
 /// Whether a method has scores of mean queries beside codes in bytes.
 template <class Attention>
 inline constexpr bool has_corrections_of_bytes =
@@ -147,6 +151,13 @@ void run_all(attention_problem<T> const& p, Check const& check, warps_run<Bias> 
   check(run_by_warps<Attention, halves<Attention, Channels, 1>>(how.exec, p, how.splits, how.bias), "one set");
   check(run_by_warps<Attention, halves<Attention, Channels, 1, float16>>(how.exec, p, how.splits, how.bias),
         "one set, values in fp16");
+  constexpr bool are_smoothed = is_smoothed_by<block_mean, typename Attention::method::score_quantizer>;
+  if constexpr (Channels == 64 && !are_smoothed && std::is_same_v<Bias, no_bias>) {
+    using wide = eight_warps_of_halves<Attention>;
+    if (!how.exec.template lacks<forward_by_warps<wide, T, Bias>>()) {
+      check(run_by_warps<Attention, wide>(how.exec, p, how.splits, how.bias), "eight warps");
+    }
+  }
   if constexpr (Channels == 128) {
     check(run_by_warps<Attention, halves<Attention, Channels, 2>>(how.exec, p, how.splits, how.bias), "two sets");
     check(run_by_warps<Attention, halves<Attention, Channels, 2, float16>>(how.exec, p, how.splits, how.bias),

@@ -36,6 +36,12 @@ template <class Attention>
 constexpr int swizzled_bytes =
     detail::launch_shape<forward_by_warps<swizzled_halves<Attention>, bfloat16>>::shared_bytes;
 static_assert(swizzled_bytes<sage_attention2> <= 99 * 1024 && swizzled_bytes<smoothed_attention> <= 99 * 1024);
+/// So do eight warps of 64 channels. Two thread blocks of four fit from where the tuning has these on.
+template <class Products>
+constexpr std::int64_t bytes_of_halves = detail::launch_shape<forward_by_warps<Products, bfloat16>>::shared_bytes;
+static_assert(bytes_of_halves<eight_warps_of_halves<sage_attention2>> <= 99 * 1024);
+static_assert(2 * (bytes_of_halves<halves<sage_attention2, 64, 1, float16>> + 1024) <=
+              forward_by_warps_tuning::two_blocks_of_64);
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 

@@ -14,7 +14,23 @@ int sets_of(std::int64_t heads, std::int64_t queries, std::int64_t keys, bool ha
   return forward_by_warps_tuning{}(attention_shape{2, heads, 1, queries, keys, 128}, has_window, 132).sets;
 }
 
+int warps_of_64(std::int64_t heads, std::int64_t queries, bool has_left_end, std::int64_t shared_bytes) {
+  return forward_by_warps_tuning::warps_of_64(attention_shape{1, heads, 1, queries, 16384, 64}, has_left_end,
+                                              shared_bytes, 84);
+}
+
 }  // namespace
+
+TEST_CASE("eight warps have 64 channels where a multiprocessor has no room for two thread blocks of four") {
+  constexpr std::int64_t small = 99 * 1024;
+  CHECK(warps_of_64(32, 16384, false, small) == 8);
+  CHECK(warps_of_64(32, 16384, false, 163 * 1024) == 4);
+  CHECK(warps_of_64(32, 16384, true, small) == 4);
+  CHECK(warps_of_64(21, 1024, false, small) == 8);  // two turns of 128 rows, one of 256
+  CHECK(warps_of_64(10, 1024, false, small) == 4);  // one turn of either
+  CHECK(warps_of_64(31, 1024, false, small) == 8);  // three turns, two
+  CHECK(warps_of_64(0, 0, false, small) == 8);      // nothing
+}
 
 TEST_CASE("two sets of rows are for long sequences without a window") {
   CHECK(sets_of(16, 16384, 16384) == 2);

@@ -31,6 +31,7 @@
 /// (tile/gemm_operand.hpp says how much). A call allocates nothing. linear.cuh says what a tessera::cuda executor runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -42,6 +43,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/run.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -83,32 +85,24 @@ inline constexpr bool is_list = false;
 template <class T>
 inline constexpr bool is_list<view<T, 1>> = true;
 
-/// Whether what stands behind the weights of a call of linear is outputs, or a bias or a map of sums and outputs; for
-/// weights from a source also a workspace, and options.
-template <bool IsSource, class... Behind>
-inline constexpr bool is_behind_weights = false;
-template <bool IsSource, class Outputs, class... Rest>
-requires is_matrix<Outputs>
-inline constexpr bool is_behind_weights<IsSource, Outputs, Rest...> =
-    sizeof...(Rest) == 0 || (IsSource && sizeof...(Rest) <= 2 && IsFirst<workspace, Rest...>);
-template <bool IsSource, class Map, class Outputs, class... Rest>
-requires(is_matrix<Outputs> &&
-         (SumMap<Map> ||
-          (!IsSource && is_list<Map>))) inline constexpr bool is_behind_weights<IsSource, Map, Outputs, Rest...> =
-    is_behind_weights<IsSource, Outputs, Rest...>;
+/// An executor on which nothing runs: the overload that refuses calls asks the others with it whether they take them.
+struct asking_executor {
+  struct resource {
+    void* allocate(std::size_t bytes, std::size_t alignment, void* stream) const;
+  };
+  void* stream;
+  template <class P>
+  void run(P const& program, std::int64_t count) const;
+  void wait() const;
+  [[nodiscard]] resource memory() const;
+  [[nodiscard]] status_word* status() const;
+};
 
-/// Whether inputs and weights are what a linear layer of operands T takes.
-template <class T, class Inputs, class Weights, class... Behind>
-[[nodiscard]] constexpr bool is_linear_call() {
-  using operands = matrix_view<T const>;
-  if constexpr (std::is_convertible_v<Inputs const&, operands> && std::is_convertible_v<Weights const&, operands>) {
-    return is_behind_weights<false, Behind...>;
-  } else if constexpr (std::is_convertible_v<Inputs const&, operands> && requires { typename Weights::value_type; }) {
-    return std::is_same_v<typename Weights::value_type, T> && TileSource<Weights> && is_behind_weights<true, Behind...>;
-  } else {
-    return false;
-  }
-}
+/// Whether Layer::forward takes such arguments behind an executor.
+template <class Layer, class... Given>
+inline constexpr bool takes_call = requires(asking_executor const& exec, Given const&... given) {
+  Layer::forward(exec, given...);
+};
 
 /// Says why what stands before outputs is no map of sums, if something does.
 template <class First, class... Rest>
@@ -217,11 +211,10 @@ struct linear {
 
   /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
   template <Executor Exec, class Inputs, class Weights, class... Behind>
-  requires(sizeof...(Behind) > 0 &&
-           !detail::is_linear_call<value_type, Inputs, Weights, Behind...>()) static void forward(Exec const&,
-                                                                                                  Inputs const&,
-                                                                                                  Weights const&,
-                                                                                                  Behind const&...) {
+  requires(sizeof...(Behind) > 0 && !std::is_same_v<Exec, detail::asking_executor> &&
+           !detail::takes_call<linear, Inputs, Weights, Behind...>) static void forward(Exec const&, Inputs const&,
+                                                                                        Weights const&,
+                                                                                        Behind const&...) {
     detail::explain_map<Behind...>();
     static_assert(
         never<Inputs>,

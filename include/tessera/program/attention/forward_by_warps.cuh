@@ -115,7 +115,7 @@ struct forward_by_warps : detail::task_of_products<Products, T> {
   using places = detail::warp_places<tiles, set_rows>;  ///< where a lane's rows and scores are
   using key_range = detail::plain_key_range;
   using terms_type = detail::warp_terms<method, Bias, sets>;  ///< what is added to scores
-  static_assert(terms_type::are_none || set_rows == block_mean::tokens,
+  static_assert(!terms_type::has_corrections || set_rows == block_mean::tokens,
                 "tessera: all rows of a set have the mean query of one block");
   using copies = copies_in_flight<block>;
   /// Codes of a set's queries.

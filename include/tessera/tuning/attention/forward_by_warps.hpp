@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How many rows a warp of forward_by_warps (program/attention/forward_by_warps.cuh) has, with the measurements that
-/// chose it and the rest of that program.
+/// How many rows a warp of forward_by_warps (program/attention/forward_by_warps.cuh) has, and how many warps a thread
+/// block, with the measurements that chose them and the rest of that program.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct forward_by_warps_policy {
   int sets;  ///< sets of 16 rows of a warp with 128 channels, 1 or 2; with 64 channels there is one, of 32 rows
   /// Whether rows of keys and values in shared memory lie one behind the other, not 16 bytes further apart.
   bool are_swizzled = false;
+  int warps_of_64 = 4;  ///< warps of a thread block with 64 channels, 4 or 8; with 128 channels there are 8
 
   friend constexpr bool operator==(forward_by_warps_policy const&, forward_by_warps_policy const&) = default;
 };
@@ -86,10 +87,12 @@ struct forward_by_warps_policy {
 /// bits; padded rows with one stage of values, which need 71.6 KiB, have 334 (320), and attention_tiles, which sm_86
 /// had before, 238 (228). Nothing was measured on sm_86. By NVIDIA's figures its tensor cores take 4096 cycles for a
 /// tile's products of fp16 with sums in fp32 (8192 on GeForce) and 2048 for those of bytes, while a scheduler has some
-/// 2000 other instructions: there tensor cores are the bound, not what this layout adds. Of 64 channels, with 66 KiB, a
-/// multiprocessor of sm_86 has one thread block of four warps, where sm_80 has two: with one an H200 has 282 (241)
-/// TFLOP/s for 376 (332). One of eight warps, 77 KiB, has 382 (331), but no room for smoothed queries; no policy has it
-/// yet.
+/// 2000 other instructions: there tensor cores are the bound, not what this layout adds.
+///
+/// Of 64 channels, with 66 KiB, a multiprocessor of sm_86 has one thread block of four warps, where sm_80 has two: with
+/// one an H200 has 282 (241) TFLOP/s for 376 (332) by sm_80's code, and one of eight warps, 77 KiB, has 382 (331). So
+/// sm_86 has that one (warps_of_64) where values are widened once and nothing is added to scores. ptxas gives both 255
+/// registers and 56 bytes of stack on sm_86. Smoothed queries have four warps, since 256 rows have two mean queries.
 ///
 /// What bounds it: a product, of fp16 or bytes, takes 6.1 to 6.4 cycles of a scheduler, and other instructions, of its
 /// warp or another one, are added to that: 8.6 with two multiply-adds for each product, 12.3 with six, 8.4 with two
@@ -114,6 +117,8 @@ struct forward_by_warps_tuning {
   static constexpr std::int64_t fewest_queries = 1024;  ///< of a sequence; fewer were not measured
   static constexpr std::int64_t any_queries = 16384;    ///< from here on a block that is half empty costs little
   static constexpr std::int64_t rows_each = 480;        ///< queries of all heads for each multiprocessor, at least
+  /// With as much shared memory for a thread block a multiprocessor has room for two of four warps with 64 channels.
+  static constexpr std::int64_t two_blocks_of_64 = 134 * 1024;
 
   /// has_window: whether a query does not see all keys of its sequence.
   TESSERA_FN constexpr policy_type operator()(attention_shape const& shape, bool has_window,
@@ -122,6 +127,20 @@ struct forward_by_warps_tuning {
     bool const is_long = shape.keys >= fewest_keys && shape.queries >= fewest_queries;
     bool const is_filled = shape.queries >= any_queries || divide_up(shape.queries, std::int64_t{128}) % 2 == 0;
     return {is_long && is_filled && rows >= rows_each * multiprocessors && !has_window ? 2 : 1};
+  }
+
+  /// The warps of a thread block with 64 channels, where one of eight warps fits the `shared_bytes` that a thread block
+  /// may have on the device. Eight take 1.5 times as long as four for twice as many rows where a multiprocessor has one
+  /// thread block at a time. has_left_end: whether a window ends somewhere before a query, so that 256 queries may see
+  /// many more keys together than 128 do.
+  [[nodiscard]] TESSERA_FN static constexpr int warps_of_64(attention_shape const& shape, bool has_left_end,
+                                                            std::int64_t shared_bytes, std::int64_t multiprocessors) {
+    auto const turns = [&](std::int64_t rows) {
+      return divide_up(shape.batch * shape.query_heads * divide_up(shape.queries, rows),
+                       max(multiprocessors, std::int64_t{1}));
+    };
+    bool const is_small = shared_bytes < two_blocks_of_64;
+    return is_small && !has_left_end && 3 * turns(256) <= 2 * turns(128) ? 8 : 4;
   }
 };
 

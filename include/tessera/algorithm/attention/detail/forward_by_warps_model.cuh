@@ -162,7 +162,8 @@ struct forward_in_e4m3_model : forward_by_warps_calls {
 /// forward_by_warps with products of fp16, where there is enough shared memory. Where a call has memory for values in
 /// fp16 they are widened once, else by each thread block, which with 128 channels and one set takes 34 KiB more of
 /// shared memory: more than the 99 KiB of sm_86. There INT4 codes in pairs fit as on sm_80 (90.6 KiB), and codes in
-/// bytes, which would take 105.6, in swizzled rows (97.5, or 98.6 with smoothed queries).
+/// bytes, which would take 105.6, in swizzled rows (97.5, or 98.6 with smoothed queries). There thread blocks of 64
+/// channels have eight warps in place of four, where no terms are added to scores and values are widened once.
 struct forward_by_warps_model : forward_by_warps_calls {
   static constexpr char const* name = "forward_by_warps (cp.async, mma.sync)";
 
@@ -214,6 +215,7 @@ struct forward_by_warps_model : forward_by_warps_calls {
   static constexpr forward_by_warps_policy one_set{1};
   static constexpr forward_by_warps_policy two_sets{2};
   static constexpr forward_by_warps_policy swizzled_set{1, true};
+  static constexpr forward_by_warps_policy eight_warps{1, false, 8};
 
   template <class Call, int Channels, forward_by_warps_policy Policy, class StoredValue = float8_e4m3>
   using products = half_products<typename Call::method, Channels, Policy, StoredValue>;
@@ -222,6 +224,13 @@ struct forward_by_warps_model : forward_by_warps_calls {
   template <class Call, class StoredValue, class Architectures>
   static constexpr bool may_be_swizzled(basic_cuda<Architectures> const*) {
     return std::is_same_v<StoredValue, float16> && codes_in<typename Call::method::score_code> == 1 &&
+           may_have_architecture(Architectures{}, 800, 890);
+  }
+  /// Whether 64 channels may have eight warps: without terms of scores, where the source may be compiled for them.
+  template <class Call, class StoredValue, class Architectures>
+  static constexpr bool may_have_eight_warps(basic_cuda<Architectures> const*) {
+    return std::is_same_v<StoredValue, float16> && std::is_same_v<bias_type<Call>, no_bias> &&
+           !is_smoothed_by<block_mean, typename Call::method::score_quantizer> &&
            may_have_architecture(Architectures{}, 800, 890);
   }
   /// The refusal of the program for so many channels, over values as they are stored, by the device.
@@ -250,6 +259,11 @@ struct forward_by_warps_model : forward_by_warps_calls {
   static void run_with(Exec const& exec, Call const& call, quantized_value_heads<StoredValue> const& values) {
     using stored = std::remove_const_t<StoredValue>;
     if (channels_of(call) <= 64) {
+      if constexpr (may_have_eight_warps<Call, stored>(static_cast<Exec const*>(nullptr))) {
+        if (warps_of_64(exec, call) == 8 && !lacks<products<Call, 64, eight_warps, stored>, Call>(exec)) {
+          return run_program<products<Call, 64, eight_warps, stored>>(exec, call, values);
+        }
+      }
       return run_program<products<Call, 64, one_set, stored>>(exec, call, values);
     }
     if constexpr (may_have_two_sets<Call>) {
@@ -263,6 +277,12 @@ struct forward_by_warps_model : forward_by_warps_calls {
       }
     }
     run_program<products<Call, 128, one_set, stored>>(exec, call, values);
+  }
+
+  template <class Exec, class Call>
+  static int warps_of_64(Exec const& exec, Call const& call) {
+    return forward_by_warps_tuning::warps_of_64(call.shape, call.options.window_left >= 0, exec.state->shared_bytes(),
+                                                exec.state->multiprocessors());
   }
 
   /// A bias that is called for each score is compiled for one set of 16 rows a warp alone.

@@ -84,96 +84,97 @@ struct sloped_softmax {
   }
 };
 
-/// The softmax of weigh_rows_with_headroom over products of queries and keys, which `slope` makes logits in base 2 of.
-/// A NaN among a row's scores makes its weight NaN, and with it all that is added up; so does positive infinity.
-/// Negative infinity has the weight 0.
-struct sloped_headroom_softmax {
+/// What the softmaxes of weigh_rows_with_headroom have in common. State: what a lane knows of a row, headroom_row or
+/// placed_row.
+template <class State>
+struct headroom_softmax {
   using largest_type = maximum_reducer<float>;  ///< a Reducer of a tile's scores
   using sum_type = two_sums_reducer;            ///< a Reducer of a tile's weights
+  using state_type = State;                     ///< what a lane knows of a row
   static constexpr float headroom = 8.0F;       ///< how far a logit may be above the reference
-  /// What a lane knows of a row.
-  struct state_type {
-    float reference;  ///< what logits are relative to, the same in all lanes of the row
-    float sum;        ///< the sum of the lane's weights
-  };
-  float slope;  ///< what scores are multiplied by to be in base 2
+  float slope;                                  ///< what scores are multiplied by to be in base 2
 
-  /// The state before the first key: its reference is below all finite logits, and its difference to itself is 0.
-  __device__ __forceinline__ static state_type identity() { return {-3.0e38F, 0.0F}; }
   /// Whether a score is too far above the reference.
   __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
-    return __fmaf_rn(largest, slope, -state.reference) > headroom;
+    return __fmaf_rn(largest, slope, -state.origin()) > headroom;
   }
   /// Nothing is left to agree on.
   __device__ __forceinline__ void agree() const {}
   /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
   __device__ __forceinline__ float raise(state_type& state, float largest) const {
-    float const raised = fmaxf(state.reference, largest * slope);
+    float const raised = fmaxf(state.reference, state.logit(largest, slope));
     float const factor = fast_exp2(state.reference - raised);
     state.reference = raised;
+    state.settle();
     state.sum *= factor;
     return factor;
   }
-  /// The weight of a score, relative to the reference: at most 2^headroom.
+  /// The weight of a score, relative to the reference: 2^headroom at most, or about that.
   __device__ __forceinline__ float weight(state_type const& state, float score) const {
-    return fast_exp2(__fmaf_rn(score, slope, -state.reference));
+    return fast_exp2(__fmaf_rn(score, slope, -state.origin()));
   }
   __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
     state.sum += sum.first + sum.second;
   }
 };
 
+/// What a lane knows of a row.
+struct headroom_row {
+  float reference;  ///< what logits are relative to, the same in all lanes of the row
+  float sum;        ///< the sum of the lane's weights
+
+  /// What products of scores and the slope are relative to.
+  [[nodiscard]] __device__ __forceinline__ float origin() const { return reference; }
+  /// The logit of a score.
+  [[nodiscard]] __device__ __forceinline__ static float logit(float score, float slope) { return score * slope; }
+  /// Nothing depends on the reference.
+  __device__ __forceinline__ void settle() const {}
+};
+
+/// The softmax of weigh_rows_with_headroom over products of queries and keys, which `slope` makes logits in base 2 of.
+/// A NaN among a row's scores makes its weight NaN, and with it all that is added up; so does positive infinity.
+/// Negative infinity has the weight 0.
+struct sloped_headroom_softmax : headroom_softmax<headroom_row> {
+  /// The state before the first key: its reference is below all finite logits, and its difference to itself is 0.
+  __device__ __forceinline__ static state_type identity() { return {-3.0e38F, 0.0F}; }
+};
+
 /// sloped_headroom_softmax for scores with terms, which may be as low as a float.
-struct lowest_headroom_softmax : sloped_headroom_softmax {
+struct lowest_headroom_softmax : headroom_softmax<headroom_row> {
   static constexpr float lowest = -3.40282347e+38F;  ///< the lowest finite float
 
   /// The state before the first key: no finite logit is below its reference.
   __device__ __forceinline__ static state_type identity() { return {lowest, 0.0F}; }
 };
 
-/// sloped_headroom_softmax for rows whose scores lack an addend of the row, another one for each tile.
-struct placed_headroom_softmax {
-  using largest_type = maximum_reducer<float>;                      ///< a Reducer of a tile's scores
-  using sum_type = two_sums_reducer;                                ///< a Reducer of a tile's weights
-  static constexpr float headroom = 8.0F;                           ///< how far a logit may be above the reference
-  static constexpr float lowest = lowest_headroom_softmax::lowest;  ///< the lowest finite float
-  /// What a lane knows of a row; the last two are for one tile.
-  struct state_type {
-    float reference;  ///< what logits are relative to, the same in all lanes of the row
-    float sum;        ///< the sum of the lane's weights
-    float addend;     ///< what the tile's logits lack
-    float relative;   ///< the reference less the addend
-  };
-  float slope;  ///< what scores are multiplied by to be in base 2
+/// What a lane knows of a row whose scores lack an addend; the last two are for one tile.
+struct placed_row {
+  float reference;  ///< what logits are relative to, the same in all lanes of the row
+  float sum;        ///< the sum of the lane's weights
+  float addend;     ///< what the tile's logits lack
+  float relative;   ///< the reference less the addend
 
+  /// What products of scores and the slope are relative to.
+  [[nodiscard]] __device__ __forceinline__ float origin() const { return relative; }
+  /// The logit of a score.
+  [[nodiscard]] __device__ __forceinline__ float logit(float score, float slope) const {
+    return __fmaf_rn(score, slope, addend);
+  }
+  /// The reference is another one, or the addend.
+  __device__ __forceinline__ void settle() { relative = fmaxf(reference - addend, lowest_headroom_softmax::lowest); }
+};
+
+/// sloped_headroom_softmax for rows whose scores lack an addend of the row, another one for each tile.
+struct placed_headroom_softmax : headroom_softmax<placed_row> {
   /// The state before the first key.
-  __device__ __forceinline__ static state_type identity() { return {lowest, 0.0F, 0.0F, lowest}; }
+  __device__ __forceinline__ static state_type identity() {
+    constexpr float lowest = lowest_headroom_softmax::lowest;
+    return {lowest, 0.0F, 0.0F, lowest};
+  }
   /// Begins a tile whose logits lack an addend.
   __device__ __forceinline__ static void place(state_type& state, float addend) {
     state.addend = addend;
-    state.relative = fmaxf(state.reference - addend, lowest);
-  }
-  /// Whether a score is too far above the reference.
-  __device__ __forceinline__ bool is_beyond(state_type const& state, float largest) const {
-    return __fmaf_rn(largest, slope, -state.relative) > headroom;
-  }
-  /// Nothing is left to agree on.
-  __device__ __forceinline__ void agree() const {}
-  /// Raises the reference to the row's largest logit. Returns the factor of what was added up before.
-  __device__ __forceinline__ float raise(state_type& state, float largest) const {
-    float const raised = fmaxf(state.reference, __fmaf_rn(largest, slope, state.addend));
-    float const factor = fast_exp2(state.reference - raised);
-    state.reference = raised;
-    state.relative = fmaxf(raised - state.addend, lowest);
-    state.sum *= factor;
-    return factor;
-  }
-  /// The weight of a score, relative to the reference: about 2^headroom at most.
-  __device__ __forceinline__ float weight(state_type const& state, float score) const {
-    return fast_exp2(__fmaf_rn(score, slope, -state.relative));
-  }
-  __device__ __forceinline__ void add(state_type& state, two_sums const& sum) const {
-    state.sum += sum.first + sum.second;
+    state.settle();
   }
 };
 

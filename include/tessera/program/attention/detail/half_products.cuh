@@ -27,23 +27,27 @@ inline namespace v0 {
 namespace detail {
 
 /// Method: an attention_method. Channels: the most channels that a head may have, 64 or 128. Policy: with 128 channels,
-/// how many times 16 rows a warp has, and how rows lie in shared memory. StoredValue: what values lie in memory as:
-/// float8_e4m3, whose codes each thread block widens, or float16, as widen_to_halves leaves them.
+/// how many times 16 rows a warp has, and how rows lie in shared memory; with 64 channels, how many warps there are.
+/// StoredValue: what values lie in memory as: float8_e4m3, whose codes each thread block widens, or float16, as
+/// widen_to_halves leaves them.
 template <class Method, int Channels, forward_by_warps_policy Policy, class StoredValue = float8_e4m3>
 struct half_products {
   static_assert((Channels == 64 || Channels == 128) && (Policy.sets == 1 || (Policy.sets == 2 && Channels == 128)),
                 "tessera: forward_by_warps has 64 channels, or 128 in one or two sets");
   static_assert(!Policy.are_swizzled || (Channels == 128 && Policy.sets == 1 && std::is_same_v<StoredValue, float16>),
                 "tessera: forward_by_warps has swizzled rows of 128 channels in one set, of values that are widened");
+  static_assert(Policy.warps_of_64 == 4 || (Policy.warps_of_64 == 8 && Channels == 64),
+                "tessera: forward_by_warps has four or eight warps with 64 channels, and eight with 128");
   using method = Method;
   static constexpr int channels = Channels;
-  static constexpr int warps = Channels == 64 ? 4 : 8;
+  static constexpr int warps = Channels == 64 ? Policy.warps_of_64 : 8;
   static constexpr int tiles = Channels == 64 ? 2 : 1;  ///< 16 rows of a warp; registers are for so many
   static constexpr int sets = Policy.sets;              ///< sets of rows, whose scores are made one after the other
-  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 2 : 1;
+  static constexpr int blocks_per_multiprocessor = 8 / warps;
   static constexpr int from_architecture = 800;
-  /// Rows are swizzled where a thread block has 99 KiB of shared memory: on sm_86, by code for it or for sm_80.
-  static constexpr int before_architecture = Policy.are_swizzled ? 890 : 10000;
+  /// Rows are swizzled, and eight warps have 64 channels, where a thread block has 99 KiB of shared memory: on sm_86,
+  /// by code for it or for sm_80.
+  static constexpr int before_architecture = Policy.are_swizzled || Policy.warps_of_64 == 8 ? 890 : 10000;
   /// Whether copies of the next keys begin when a tile's weights are made, not when its scores are: with 128 channels
   /// 323 TFLOP/s in place of 354, with 64 channels 343 in place of 336.
   static constexpr bool begins_keys_late = Channels == 64;

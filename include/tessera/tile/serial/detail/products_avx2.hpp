@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/tile/serial/clear_vectors.hpp>
@@ -41,48 +42,71 @@ inline bool products_are_exact(magnitude_bounds const& a, magnitude_bounds const
   return (used & 0xfff) == 0 && most <= bias - 2 && (are_zeros || !is_small);
 }
 
+// Templates of vectors are for AVX2 and are inlined where they are used: with vectors of 64 bytes in functions for
+// AVX-512, where compilers make instructions for AVX-512 of them.
+
+using eight_bits = std::uint32_t __attribute__((vector_size(32)));
+using sixteen_bits = std::uint32_t __attribute__((vector_size(64)));
+
 /// The larger numbers of two vectors.
-[[gnu::target("avx2"), gnu::always_inline]] inline void raise(eight_words& to, eight_words const& by) {
+template <class Words>
+[[gnu::target("avx2"), gnu::always_inline]] inline void raise(Words& to, Words const& by) {
   to = to > by ? to : by;
 }
-/// Makes all numbers the largest.
-[[gnu::target("avx2"), gnu::always_inline]] inline void raise_to_largest(eight_words& numbers) {
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3));
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5));
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6));
+/// Makes all numbers the largest. Words: eight_words or sixteen_words.
+template <class Words>
+[[gnu::target("avx2"), gnu::always_inline]] inline void raise_to_largest(Words& numbers) {
+  if constexpr (sizeof(Words) == 64) {
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  } else {
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3));
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5));
+    raise(numbers, __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6));
+  }
 }
-/// The bounds of `count` numbers, a multiple of 8, whose bits are added to those that are used.
-[[gnu::target("avx2"), gnu::always_inline]] inline magnitude_bounds bounds_avx2(float const* numbers, int count,
-                                                                                eight_words& used) {
-  using eight_bits = std::uint32_t __attribute__((vector_size(32)));
+/// The bounds of `count` numbers, whole vectors, whose bits are added to those that are used.
+template <class Words>
+[[gnu::target("avx2"), gnu::always_inline]] inline magnitude_bounds bounds_of(float const* numbers, int count,
+                                                                              Words& used) {
+  using bits_type = std::conditional_t<sizeof(Words) == 64, sixteen_bits, eight_bits>;
   constexpr std::uint32_t top = 0x80000000U;
-  eight_words most{};
-  eight_words nearness = eight_words{} + INT32_MIN;  // 2^31 less the magnitude, which makes a zero the farthest
-  for (int i = 0; i < count; i += 8) {
-    eight_bits const bits = vector_at<eight_bits>(numbers + i).value;
-    eight_bits const magnitude = bits & ~top;
-    raise(most, reinterpret_cast<eight_words>(magnitude));
-    raise(nearness, reinterpret_cast<eight_words>(top - magnitude));
-    used |= reinterpret_cast<eight_words>(bits);
+  Words most{};
+  // 2^31 less the magnitude, which makes a zero the farthest; nvcc 13.0 cannot add constants of 64 bytes.
+  Words nearness = most + INT32_MIN;
+  for (int i = 0; i < count; i += static_cast<int>(sizeof(Words) / sizeof(float))) {
+    bits_type const bits = vector_at<bits_type>(numbers + i).value;
+    bits_type const magnitude = bits & ~top;
+    raise(most, reinterpret_cast<Words>(magnitude));
+    raise(nearness, reinterpret_cast<Words>(top - magnitude));
+    used |= reinterpret_cast<Words>(bits);
   }
   raise_to_largest(most);
   raise_to_largest(nearness);
   return {most[0], static_cast<std::int32_t>(top - static_cast<std::uint32_t>(nearness[0]))};
 }
-/// Whether all products are exact. Matrices have a multiple of 8 numbers.
-[[gnu::target("avx2")]] inline bool products_are_exact_avx2(float const* a, float const* b,
-                                                            product_extents const& extents) {
-  clear_vectors const at_end;
-  eight_words used = vector_at<eight_words>(a).value & 0xfff;
+/// Whether all products are exact. Matrices have numbers of whole vectors.
+template <class Words>
+[[gnu::target("avx2"), gnu::always_inline]] inline bool products_are_exact_by(float const* a, float const* b,
+                                                                              product_extents const& extents) {
+  Words used = vector_at<Words>(a).value & 0xfff;
   raise_to_largest(used);
   if (used[0] != 0) {
     return false;  // numbers of fp32, as a rule
   }
-  magnitude_bounds const of_a = bounds_avx2(a, extents.rows * extents.depth, used);
-  magnitude_bounds const of_b = bounds_avx2(b, extents.depth * extents.columns, used);
+  magnitude_bounds const of_a = bounds_of(a, extents.rows * extents.depth, used);
+  magnitude_bounds const of_b = bounds_of(b, extents.depth * extents.columns, used);
   used &= 0xfff;
   raise_to_largest(used);
   return products_are_exact(of_a, of_b, used[0]);
+}
+/// The same by vectors of 8 numbers.
+[[gnu::target("avx2")]] inline bool products_are_exact_avx2(float const* a, float const* b,
+                                                            product_extents const& extents) {
+  clear_vectors const at_end;
+  return products_are_exact_by<eight_words>(a, b, extents);
 }
 
 /// 16 columns of a row of sums. Rows are written out where they are used, as not all compilers unroll loops over them.

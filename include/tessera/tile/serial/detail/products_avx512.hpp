@@ -18,49 +18,11 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// The larger numbers of two vectors.
-[[gnu::target("avx512f"), gnu::always_inline]] inline void raise(sixteen_words& to, sixteen_words const& by) {
-  to = to > by ? to : by;
-}
-/// Makes all numbers the largest.
-[[gnu::target("avx512f"), gnu::always_inline]] inline void raise_to_largest(sixteen_words& numbers) {
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  raise(numbers, __builtin_shufflevector(numbers, numbers, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
-}
-/// The bounds of `count` numbers, a multiple of 16, whose bits are added to those that are used.
-[[gnu::target("avx512f"), gnu::always_inline]] inline magnitude_bounds bounds_avx512(float const* numbers, int count,
-                                                                                     sixteen_words& used) {
-  using sixteen_bits = std::uint32_t __attribute__((vector_size(64)));
-  constexpr std::uint32_t top = 0x80000000U;
-  sixteen_words most{};
-  sixteen_words nearness = most + INT32_MIN;  // as bounds_avx2() has it; nvcc 13.0 cannot add constants of 64 bytes
-  for (int i = 0; i < count; i += 16) {
-    sixteen_bits const bits = vector_at<sixteen_bits>(numbers + i).value;
-    sixteen_bits const magnitude = bits & ~top;
-    raise(most, reinterpret_cast<sixteen_words>(magnitude));
-    raise(nearness, reinterpret_cast<sixteen_words>(top - magnitude));
-    used |= reinterpret_cast<sixteen_words>(bits);
-  }
-  raise_to_largest(most);
-  raise_to_largest(nearness);
-  return {most[0], static_cast<std::int32_t>(top - static_cast<std::uint32_t>(nearness[0]))};
-}
 /// Whether all products are exact. Matrices have a multiple of 16 numbers.
 [[gnu::target("avx512f")]] inline bool products_are_exact_avx512(float const* a, float const* b,
                                                                  product_extents const& extents) {
   clear_vectors const at_end;
-  sixteen_words used = vector_at<sixteen_words>(a).value & 0xfff;
-  raise_to_largest(used);
-  if (used[0] != 0) {
-    return false;  // numbers of fp32, as a rule
-  }
-  magnitude_bounds const of_a = bounds_avx512(a, extents.rows * extents.depth, used);
-  magnitude_bounds const of_b = bounds_avx512(b, extents.depth * extents.columns, used);
-  used &= 0xfff;
-  raise_to_largest(used);
-  return products_are_exact(of_a, of_b, used[0]);
+  return products_are_exact_by<sixteen_words>(a, b, extents);
 }
 
 /// A product, rounded, that no compiler fuses with a sum.
