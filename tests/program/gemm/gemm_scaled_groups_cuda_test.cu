@@ -83,7 +83,7 @@ std::int64_t wrong_beside_odd_scales(std::int64_t tokens, std::int64_t columns) 
 }
 
 /// Multiplies random codes by gemm_ring and by the portable program, into outputs whose rows lie `stride` apart.
-/// Returns whether both leave the same bits, also where no result belongs.
+/// Returns whether both leave the same bits, and none behind the last eight columns that have results.
 template <class Q, int Rows, class Output>
 bool has_portable_bits(product_shape shape, std::int64_t stride) {
   cuda const exec;
@@ -100,6 +100,7 @@ bool has_portable_bits(product_shape shape, std::int64_t stride) {
   std::vector<Output> found(static_cast<std::size_t>(shape.tokens * stride));
   std::memset(found.data(), 0xff, found.size() * sizeof(Output));
   std::vector<Output> expected = found;
+  Output const untouched = found[0];
   buffer<Output> by_ring(exec, shape.tokens * stride);
   buffer<Output> by_portable(exec, shape.tokens * stride);
   exec.copy(found, by_ring);
@@ -113,7 +114,15 @@ bool has_portable_bits(product_shape shape, std::int64_t stride) {
   exec.copy(by_ring, found);
   exec.copy(by_portable, expected);
   exec.wait();
-  return std::memcmp(found.data(), expected.data(), found.size() * sizeof(Output)) == 0;
+  std::int64_t const end = divide_up(shape.columns, std::int64_t{8}) * 8;
+  bool same = true;
+  for (std::int64_t i = 0; i < shape.tokens * stride; ++i) {
+    bool const is_result = i % stride < shape.columns;
+    Output const& other = is_result ? expected[static_cast<std::size_t>(i)] : untouched;
+    same = same && ((!is_result && i % stride < end) ||
+                    std::memcmp(&found[static_cast<std::size_t>(i)], &other, sizeof(Output)) == 0);
+  }
+  return same;
 }
 
 using floats = scaled_float_quantizer<float8_e4m3, 128>;

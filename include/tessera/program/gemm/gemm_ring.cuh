@@ -16,6 +16,13 @@
 /// of these, which take 4 to 5 instructions each: of each of the four schedulers 256 to 320 issue slots, beside 256
 /// products and 130 other instructions, in the 1562 cycles in which tensor cores multiply.
 ///
+/// Both may be 8-bit codes with scales for groups of a multiple of 128 columns: `gemm_ring<operands_with_scales<A, B>,
+/// ...>` (detail/ring_scales.cuh). A stage is then a part of one group. A warp has 48 x 64 sums and as many totals, or
+/// 32 x 64 where it widens 8-bit floats. For each product, of 16 x 8 x 32, it adds one register of sums to totals: a
+/// multiply-addition, of integers also a subtraction, and a multiplication where columns have scales of their own. A
+/// product takes 8 cycles of its tensor core on sm_80, and about 6.5 by sm_80's code on sm_90: the one to three
+/// instructions take a sixth to a half of the issue slots.
+///
 /// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
 /// shared memory; a warp has 128 products of 16 x 8 x 16. Of 192 x 256 sums: 6.3e6, 56 and 160 KiB, and 192. Sums are
 /// added up from the first to the last column of the depth.

@@ -100,7 +100,7 @@ struct ring_scales {
                                         int stage) const {
     std::uint32_t const to = first + static_cast<std::uint32_t>(stage * static_cast<int>(sizeof(stage_type)));
     if (group.lane < M::rows) {
-      std::int64_t const row = min(std::int64_t{at.row}, a.rows() - 1);
+      std::int32_t const row = min(at.row, static_cast<std::int32_t>(a.rows()) - 1);
       async_copy_4(to + 4 * static_cast<std::uint32_t>(group.lane), a.scale_address(row, column / A::group));
       return;
     }
@@ -108,7 +108,7 @@ struct ring_scales {
 #pragma unroll
     for (int i = 0; i < copies; ++i) {
       if (which + i < columns) {
-        std::int64_t const row = min(std::int64_t{at.row} + i * columns_apart, b.rows() - 1);
+        std::int32_t const row = min(at.row + i * columns_apart, static_cast<std::int32_t>(b.rows()) - 1);
         async_copy_4(to + 4 * static_cast<std::uint32_t>(M::rows + which + i), b.scale_address(row, column / B::group));
       }
     }

@@ -150,8 +150,9 @@ struct passing_operands {
   static constexpr int row_tiles = registers::row_tiles;     ///< parts of a product
   static constexpr int pairs = registers::column_tiles / 2;  ///< loads of a product's columns
   static constexpr int parts = products * row_tiles;         ///< of a stage
-  static constexpr int slots = row_tiles % 3 == 0 ? 3 : 4;   ///< rows of so many parts are in registers
-  static constexpr int ahead = slots - 1;                    ///< rows are loaded so many parts before they are used
+  /// Rows of so many parts are in registers. 48 rows of a warp have totals beside them.
+  static constexpr int slots = row_tiles == 3 ? 2 : row_tiles % 3 == 0 ? 3 : 4;
+  static constexpr int ahead = slots - 1;  ///< rows are loaded so many parts before they are used
   /// Whether there are registers for columns of two products. Else those of the next one replace the last one's as
   /// these are done.
   static constexpr bool has_next_columns =
