@@ -280,7 +280,8 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
       }
     });
     if constexpr (takes_sums<Fill>) {
-      release_stage(group, barriers.empty[at.stage], fill.template take<passing::row_tiles - 1>(at.stage, sums));
+      std::uint32_t const last = fill.template take<passing::row_tiles - 1>(at.stage, sums);
+      release_stage(group, barriers.empty[at.stage], last & held.last_rows());
     }
   }
 }
