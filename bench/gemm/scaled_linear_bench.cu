@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Measures linear layers of 8-bit codes with scales for groups of 128 columns, with cuBLAS's fp8 product beside them,
 /// which has no scales of groups. `vs_cublas` is our rate over cuBLAS's on the same fp8 codes, call by call in turn;
-/// for integers cuBLAS multiplies random fp8 codes of the same extents.
+/// for integers cuBLAS multiplies random fp8 codes of the same extents. `vs_linear` is our rate over that of `linear`,
+/// which multiplies the same codes without scales, in turn, too.
 ///
 /// `1x128` and `128x128`: rows and columns of weights that share a scale; of inputs, 1 x 128 do. Scales of neighbouring
 /// rows lie next to each other.
@@ -9,6 +10,7 @@
 #include <string>
 #include <type_traits>
 
+#include <tessera/algorithm/gemm/linear.cuh>
 #include <tessera/algorithm/gemm/scaled_linear.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/quantize/scaled_float.hpp>
@@ -86,15 +88,17 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   tessera::cuda const exec{.stream = stream, .memory = memory};
   bench::cublas_linear<float8_e4m3, bfloat16> peer(memory, tokens, columns, depth);
   peer.choose(peer_inputs.codes.data(), peer_weights.codes.data(), outputs.data(), stream);
+  matrix_view<bfloat16> const results(outputs.data(), {tokens, columns});
+  auto const multiply = [&] { scaled_linear::forward(exec, inputs.source(), weights.source(), results); };
   bench::race seconds{};
+  bench::race beside_linear{};
   for (auto _ : state) {
-    seconds = bench::alternate(
-        stream,
-        [&] {
-          scaled_linear::forward(exec, inputs.source(), weights.source(),
-                                 matrix_view<bfloat16>(outputs.data(), {tokens, columns}));
-        },
-        [&] { peer.run(peer_inputs.codes.data(), peer_weights.codes.data(), outputs.data(), stream); });
+    beside_linear = bench::alternate(stream, multiply, [&] {
+      linear<typename Quantizer::code_type>::forward(exec, inputs.source().codes, weights.source().codes, results);
+    });
+    seconds = bench::alternate(stream, multiply, [&] {
+      peer.run(peer_inputs.codes.data(), peer_weights.codes.data(), outputs.data(), stream);
+    });
     state.SetIterationTime(seconds.ours);
   }
   double const operations =
@@ -102,21 +106,31 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   bench::report_cuda(state, seconds.ours, {.operations = operations});
   state.counters["cublas_TFLOPs"] = operations / seconds.peer * 1e-12;
   state.counters["vs_cublas"] = seconds.peer / seconds.ours;
+  state.counters["linear_TFLOPs"] = operations / beside_linear.peer * 1e-12;
+  state.counters["vs_linear"] = beside_linear.peer / beside_linear.ours;
 }
 
+struct product_size {
+  std::int64_t tokens;
+  std::int64_t columns;
+  std::int64_t depth;
+};
+
 template <class Quantizer, int Rows>
-void add(std::string const& format, std::int64_t tokens) {
-  constexpr std::int64_t size = 8192;
-  std::string const name = "scaled_linear/" + format + "/gauss/" + std::to_string(tokens) + "x8192x8192";
-  bench::add_cuda(name, [=](benchmark::State& state) { measure<Quantizer, Rows>(state, tokens, size, size); });
+void add(std::string const& format, product_size size) {
+  std::string const name = "scaled_linear/" + format + "/gauss/" + std::to_string(size.tokens) + "x" +
+                           std::to_string(size.columns) + "x" + std::to_string(size.depth);
+  bench::add_cuda(
+      name, [=](benchmark::State& state) { measure<Quantizer, Rows>(state, size.tokens, size.columns, size.depth); });
 }
 
 bench::registration const registered([] {
-  for (std::int64_t const tokens : {4096, 8192}) {
-    add<scaled_float_quantizer<float8_e4m3, 128>, 128>("fp8_e4m3_128x128", tokens);
-    add<scaled_float_quantizer<float8_e4m3, 128>, 1>("fp8_e4m3_1x128", tokens);
-    add<symmetric_quantizer<8, 128>, 128>("int8_128x128", tokens);
-    add<symmetric_quantizer<8, 128>, 1>("int8_1x128", tokens);
+  // The last one is DeepSeek-V3's first dense layer.
+  for (product_size const size : {product_size{4096, 8192, 8192}, {8192, 8192, 8192}, {4096, 18432, 7168}}) {
+    add<scaled_float_quantizer<float8_e4m3, 128>, 128>("fp8_e4m3_128x128", size);
+    add<scaled_float_quantizer<float8_e4m3, 128>, 1>("fp8_e4m3_1x128", size);
+    add<symmetric_quantizer<8, 128>, 128>("int8_128x128", size);
+    add<symmetric_quantizer<8, 128>, 1>("int8_1x128", size);
   }
 });
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -19,9 +20,10 @@ using namespace tessera_test;
 
 namespace {
 
-/// The program that this device has for products of scaled codes, or null where only the portable one runs.
+/// The program that this device has for products of scaled codes.
 char const* program_of_groups() {
-  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_scaled_groups_model::name : nullptr;
+  return cuda::is_compiled_for<900> && cuda{}.state->architecture() == 900 ? gemm_scaled_groups_model::name
+                                                                           : gemm_scaled_ring_model::name;
 }
 
 template <class Q, int Rows = 1, class Output = float>
@@ -80,6 +82,49 @@ std::int64_t wrong_beside_odd_scales(std::int64_t tokens, std::int64_t columns) 
   return wrong;
 }
 
+/// Multiplies random codes by gemm_ring and by the portable program, into outputs whose rows lie `stride` apart.
+/// Returns whether both leave the same bits, and none behind the last eight columns that have results.
+template <class Q, int Rows, class Output>
+bool has_portable_bits(product_shape shape, std::int64_t stride) {
+  cuda const exec;
+  random_operand<cuda, Q, 1> a(exec, shape.tokens, shape.depth, scale_order::rows_together_apart, 1);
+  random_operand<cuda, Q, Rows> b(exec, shape.columns, shape.depth, scale_order::groups_together, 2);
+  if constexpr (!std::is_integral_v<typename Q::code_type>) {
+    a.codes.back() = store<typename Q::code_type>(std::numeric_limits<float>::quiet_NaN());
+    exec.copy(a.codes, a.own_codes);
+  }
+  a.params[a.params.size() / 2].scale = std::numeric_limits<float>::quiet_NaN();
+  b.params.back().scale = std::numeric_limits<float>::infinity();
+  exec.copy(a.params, a.own_params);
+  exec.copy(b.params, b.own_params);
+  std::vector<Output> found(static_cast<std::size_t>(shape.tokens * stride));
+  std::memset(found.data(), 0xff, found.size() * sizeof(Output));
+  std::vector<Output> expected = found;
+  Output const untouched = found[0];
+  buffer<Output> by_ring(exec, shape.tokens * stride);
+  buffer<Output> by_portable(exec, shape.tokens * stride);
+  exec.copy(found, by_ring);
+  exec.copy(found, by_portable);
+  scaled_linear_problem<scaled_operand<Q>, scaled_operand<Q, Rows>, Output, plain_sum> problem{
+      a.on_device(), b.on_device(), {by_ring.data(), {shape.tokens, shape.columns}, {stride, 1}}, {}};
+  CHECK(gemm_scaled_ring_model::refuses(exec, problem).text() == "");
+  gemm_scaled_ring_model::run(exec, problem);
+  problem.outputs.data = by_portable.data();
+  run_portably(exec, problem);
+  exec.copy(by_ring, found);
+  exec.copy(by_portable, expected);
+  exec.wait();
+  std::int64_t const end = divide_up(shape.columns, std::int64_t{8}) * 8;
+  bool same = true;
+  for (std::int64_t i = 0; i < shape.tokens * stride; ++i) {
+    bool const is_result = i % stride < shape.columns;
+    Output const& other = is_result ? expected[static_cast<std::size_t>(i)] : untouched;
+    same = same && ((!is_result && i % stride < end) ||
+                    std::memcmp(&found[static_cast<std::size_t>(i)], &other, sizeof(Output)) == 0);
+  }
+  return same;
+}
+
 using floats = scaled_float_quantizer<float8_e4m3, 128>;
 using integers = symmetric_quantizer<8, 128>;
 
@@ -124,6 +169,25 @@ TEST_CASE("a scale that is not finite spoils the sums of its rows or columns alo
   CHECK(wrong_beside_odd_scales<integers, 1>(300, 520) == 0);
 }
 
+TEST_CASE("gemm_ring of scaled codes leaves the bits of the portable program, also beside NaN and infinity", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (product_shape const shape : {product_shape{1, 1, 16},
+                                    {7, 8, 128},
+                                    {191, 127, 144},
+                                    {192, 128, 640},
+                                    {193, 129, 256},
+                                    {400, 264, 384},
+                                    {4000, 1100, 272}}) {
+    CAPTURE(shape.tokens, shape.columns, shape.depth);
+    std::int64_t const chunks = divide_up(shape.columns, std::int64_t{8}) * 8;
+    CHECK(has_portable_bits<integers, 128, bfloat16>(shape, chunks + 8));
+    CHECK(has_portable_bits<integers, 1, bfloat16>(shape, chunks + 8));
+    CHECK(has_portable_bits<integers, 1, bfloat16>(shape, chunks + 3));
+    CHECK(has_portable_bits<floats, 128, bfloat16>(shape, chunks));
+    CHECK(has_portable_bits<floats, 1, float>(shape, chunks + 1));
+  }
+}
+
 TEST_CASE("products of 8-bit codes with longer groups, other floats and 16-bit outputs on a GPU are right", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_groups<scaled_float_quantizer<float8_e4m3, 256>>({130, 272, 1024});
@@ -138,8 +202,10 @@ TEST_CASE("large products of 8-bit codes on a GPU, of several tiles a thread blo
   check_groups<integers>({2304, 4352, 256});
 }
 
-TEST_CASE("scaled codes that warpgroups do not multiply are multiplied by the portable program", "[cuda]") {
+TEST_CASE("scaled codes that warpgroups do not multiply are multiplied by gemm_ring or the portable program",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
+  check_groups<integers>({70, 73, 144}, scale_order::groups_together, gemm_scaled_ring_model::name);
   check_groups<symmetric_quantizer<8, 64>>({70, 72, 192}, scale_order::groups_together, nullptr);
   check_groups<scaled_float_quantizer<float8_e4m3, 32>, 3>({70, 72, 100}, scale_order::rows_together, nullptr);
   check_groups<floats>({5, 7, 130}, scale_order::rows_together, nullptr);  // rows that TMA cannot load or write

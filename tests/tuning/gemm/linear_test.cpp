@@ -4,6 +4,7 @@
 
 #include <tessera/testing/laws/tuning.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
+#include <tessera/tuning/gemm/scaled_linear.hpp>
 
 #include "support/catch.hpp"
 #include "tuning/gemm/gemm_limits.hpp"
@@ -49,6 +50,19 @@ TEST_CASE("rings of products have tiles of warps with 64 columns, and stages tha
   CHECK(plain.rows * plain.columns == plain.lanes / 32 * 64 * 64);
   CHECK(wide.rows * wide.columns == wide.lanes / 32 * 64 * 64);
   CHECK(tall.rows * tall.columns == tall.lanes / 32 * 96 * 64);
+
+  constexpr gemm_ring_policy scaled = scaled_ring_tuning{}(800);
+  constexpr gemm_ring_policy small = small_scaled_ring_tuning{}(860);
+  constexpr gemm_ring_policy widened = widened_scaled_ring_tuning{}(860);
+  auto const with_scales = [&](gemm_ring_policy policy) {
+    return bytes(policy) - 1024 + policy.stages * (policy.rows + policy.columns) * 4 + 16 * policy.stages;
+  };
+  CHECK(with_scales(scaled) <= 163 * 1024);
+  CHECK(with_scales(small) <= 99 * 1024);
+  CHECK(with_scales(widened) <= 99 * 1024);
+  CHECK(small.rows * small.columns == small.lanes / 32 * 48 * 64);
+  CHECK(widened.rows * widened.columns == widened.lanes / 32 * 32 * 64);
+  CHECK(testing::check_laws<scaled_ring_tuning>().text().empty());
 }
 
 TEST_CASE("the cost of a product by a ring counts whole tiles of the multiprocessor with most of them", "[host]") {

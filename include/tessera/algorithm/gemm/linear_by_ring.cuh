@@ -68,14 +68,14 @@ template <class Operands, class Epilogue, Tuning Chosen = gemm_ring_tuning>
 using whole_ring = gemm_ring<Operands, dense_schedule, Epilogue, policy_of<Chosen>(800)>;
 
 /// Why gemm_ring does not take a product's extents, or none. Ring: a whole_ring with the smallest tiles.
-template <class Ring, class Architectures, class Problem>
-refusal refuses_ring_extents(basic_cuda<Architectures> const& exec, Problem const& problem) {
+template <class Ring, class Problem>
+refusal refuses_ring_extents(Problem const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates and numbers of tiles are 32-bit
   std::int64_t const rows = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
   std::int64_t const tiles =
       divide_up(rows, std::int64_t{Ring::rows}) * divide_up(columns, std::int64_t{Ring::columns});
-  return first_of(exec.template lacks<Ring>(), unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
+  return first_of(unless(problem.inputs.extent(1) > 0, "inputs have no columns"),
                   unless(rows < most && columns < most && problem.inputs.extent(1) < most && tiles < most / 4,
                          "extents exceed 31 bits"));
 }
@@ -83,9 +83,10 @@ refusal refuses_ring_extents(basic_cuda<Architectures> const& exec, Problem cons
 /// What gemm_ring says of inputs.
 inline constexpr char const* ring_inputs_are_unaligned = "rows of inputs do not begin and end at multiples of 16 bytes";
 
-/// Enqueues a product by a whole_ring. Weights: as Ring has b.
-template <class Ring, class Exec, class Problem, class Weights, class Epilogue>
-void run_ring(Exec const& exec, Problem const& problem, Weights const& weights, Epilogue const& epilogue) {
+/// Enqueues a product by a whole_ring. Operands are as Ring has them.
+template <class Ring, class Exec, class Problem, class Epilogue>
+void run_ring(Exec const& exec, Problem const& problem, typename Ring::a_type const& inputs,
+              typename Ring::b_type const& weights, Epilogue const& epilogue) {
   constexpr std::int32_t band = 8;  // rows of tiles that are taken together
   auto const tiles_of = [](std::int64_t extent, int size) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
@@ -93,7 +94,7 @@ void run_ring(Exec const& exec, Problem const& problem, Weights const& weights, 
   dense_schedule const schedule{
       {tiles_of(problem.outputs.extent(0), Ring::rows), tiles_of(problem.outputs.extent(1), Ring::columns), band},
       tiles_of(problem.inputs.extent(1), Ring::depth)};
-  Ring const whole{{in_order<Ring::orders::a>(problem.inputs)}, weights, schedule, epilogue};
+  Ring const whole{inputs, weights, schedule, epilogue};
   exec.run(whole,
            min(schedule.order.count(), std::int64_t{exec.state->multiprocessors()} * Ring::blocks_per_multiprocessor));
 }
@@ -114,7 +115,7 @@ struct gemm_ring_model {
     using asked = linear_problem<Operand, Output, Map>;
     using directly = detail::whole_ring<Operand, store_sums_directly<Output, Map>>;
     return first_of(
-        detail::refuses_ring_extents<directly>(exec, problem),
+        exec.template lacks<directly>(), detail::refuses_ring_extents<directly>(problem),
         detail::refuses_operand<asked>(problem.inputs, takes<asked>, detail::ring_inputs_are_unaligned,
                                        "inputs lie across the depth, and ldmatrix turns only elements of 2 bytes"),
         detail::refuses_operand<asked>(problem.weights, takes<asked>,
@@ -172,8 +173,8 @@ struct gemm_ring_model {
   }
   template <class Ring, class Exec, class Problem, class Epilogue>
   static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    typename Ring::b_type const weights{detail::in_order<Ring::orders::b>(problem.weights)};
-    detail::run_ring<Ring>(exec, problem, weights, epilogue);
+    detail::run_ring<Ring>(exec, problem, {detail::in_order<Ring::orders::a>(problem.inputs)},
+                           {detail::in_order<Ring::orders::b>(problem.weights)}, epilogue);
   }
 };
 
@@ -191,7 +192,7 @@ struct gemm_ring_from_source_model {
                          source_linear_problem<Operand, Weights, Output, Map> const& problem) {
     using directly = detail::whole_ring<operand_from_source<Operand, Weights>, store_sums_directly<Output, Map>>;
     using chunks = dense_chunks<typename gemm_operand<Operand>::value_type>;
-    return first_of(detail::refuses_ring_extents<directly>(exec, problem),
+    return first_of(exec.template lacks<directly>(), detail::refuses_ring_extents<directly>(problem),
                     unless(chunks::suits(problem.inputs), detail::ring_inputs_are_unaligned));
   }
   template <class Architectures, class Operand, class Weights, class Output, class Map>
@@ -209,15 +210,16 @@ struct gemm_ring_from_source_model {
         };
         if (cost(policy_of<source_gemm_ring_tuning>(800)) < cost(policy_of<gemm_ring_tuning>(800)) &&
             !exec.template lacks<tall>()) {
-          detail::run_ring<tall>(exec, problem, problem.weights, epilogue);
+          detail::run_ring<tall>(exec, problem, {problem.inputs}, problem.weights, epilogue);
         } else {
-          detail::run_ring<detail::whole_ring<operands, by_rows>>(exec, problem, problem.weights, epilogue);
+          detail::run_ring<detail::whole_ring<operands, by_rows>>(exec, problem, {problem.inputs}, problem.weights,
+                                                                  epilogue);
         }
         return;
       }
     }
     using directly = store_sums_directly<Output, Map>;
-    detail::run_ring<detail::whole_ring<operands, directly>>(exec, problem, problem.weights,
+    detail::run_ring<detail::whole_ring<operands, directly>>(exec, problem, {problem.inputs}, problem.weights,
                                                              directly{problem.outputs, problem.map});
   }
 };

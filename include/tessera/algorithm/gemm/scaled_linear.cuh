@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Linear layers of scaled codes on CUDA devices: on sm_90a by warpgroups and TMA where rows of codes begin at
-/// multiples of 16 bytes, groups are multiples of 128 columns and outputs are floats that TMA can write; otherwise by
-/// the portable program with mma.sync, which reads codes one by one.
+/// Linear layers of scaled codes on CUDA devices. Rows of codes that begin at multiples of 16 bytes, with groups of a
+/// multiple of 128 columns, are multiplied on sm_90a by warpgroups and TMA where TMA can write the outputs, otherwise
+/// and from sm_80 on by mma.sync, where rows of codes also end at multiples of 16 bytes, into outputs of any strides.
+/// Before sm_89 8-bit floats are widened to fp16. Other layers have the portable program, which reads codes one by one.
 ///
 /// scaled_linear.hpp includes this header where nvcc compiles. A call is one launch, and neither waits nor allocates.
 #pragma once
@@ -10,16 +11,20 @@
 #include <type_traits>
 
 #include <tessera/algorithm/gemm/linear.cuh>
+#include <tessera/algorithm/gemm/linear_by_ring.cuh>
 #include <tessera/algorithm/gemm/scaled_linear.hpp>
 #include <tessera/concepts/executor.hpp>
+#include <tessera/concepts/tuning.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/policy_of.hpp>
 #include <tessera/exec/refusal.hpp>
 #include <tessera/exec/run.hpp>
+#include <tessera/program/gemm/gemm_ring.cuh>
 #include <tessera/program/gemm/gemm_scaled_groups.cuh>
 #include <tessera/program/gemm/store_sums.cuh>
-#include <tessera/tuning/gemm/linear.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/gemm/scaled_linear.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -106,11 +111,79 @@ struct gemm_scaled_groups_model {
                                          policy_of<detail::tuning_of_scaled_groups<Weights>>(900)>;
 };
 
+/// gemm_ring with scales: sm_80 and later, 8-bit codes whose rows begin and end at multiples of 16 bytes, groups of a
+/// multiple of 128 columns.
+struct gemm_scaled_ring_model {
+  static constexpr char const* name = "gemm_ring of scaled codes (cp.async, mma.sync)";
+
+  template <Executor Exec, class Problem>
+  static constexpr refusal refuses_types() {
+    constexpr bool has_groups = detail::has_groups_of_k_tiles<decltype(Problem::inputs)> &&
+                                detail::has_groups_of_k_tiles<decltype(Problem::weights)>;
+    return unless(has_groups, "operands are no 8-bit codes with groups of multiples of 128 columns");
+  }
+  template <class Architectures, class Inputs, class Weights, class Output, class Map>
+  static refusal refuses(basic_cuda<Architectures> const& exec,
+                         scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
+    using chunks = dense_chunks<typename Inputs::value_type>;
+    using directly = store_sums_directly<Output, Map>;
+    using small = ring<Inputs, Weights, directly, small_scaled_ring_tuning>;
+    using last = ring<Inputs, Weights, directly, last_tuning<Inputs>>;
+    return first_of(
+        exec.template lacks<small>() ? exec.template lacks<last>() : refusal{},
+        detail::refuses_ring_extents<last>(codes_of(problem)),
+        unless(chunks::suits(problem.inputs.codes), detail::ring_inputs_are_unaligned),
+        unless(chunks::suits(problem.weights.codes), "rows of weights do not begin and end at multiples of 16 bytes"));
+  }
+  template <class Architectures, class Inputs, class Weights, class Output, class Map>
+  static void run(basic_cuda<Architectures> const& exec,
+                  scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
+    if constexpr (is_16_bit_float<Output>) {
+      if (dense_chunks<Output>::suits(problem.outputs)) {
+        using by_rows = store_sums_by_rows<Output, Map>;
+        return run_with<scaled_ring_tuning>(exec, problem, by_rows{{problem.outputs}, problem.map});
+      }
+    }
+    run_with<small_scaled_ring_tuning>(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
+  }
+
+ private:
+  template <class Inputs, class Weights, class Epilogue, Tuning Chosen>
+  using ring = detail::whole_ring<operands_with_scales<Inputs, Weights>, Epilogue, Chosen>;
+
+  /// The policy of the program that is left where others are not for the device.
+  template <class Inputs>
+  using last_tuning = std::conditional_t<std::is_integral_v<typename Inputs::value_type>, small_scaled_ring_tuning,
+                                         widened_scaled_ring_tuning>;
+  /// The product of the codes, without scales.
+  template <class Inputs, class Weights, class Output, class Map>
+  static linear_problem<typename Inputs::value_type, Output, Map> codes_of(
+      scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
+    return {problem.inputs.codes, problem.weights.codes, problem.outputs, problem.map};
+  }
+  /// Enqueues the product by the first policy that the device has the code and the shared memory for.
+  template <Tuning First, class Exec, class Problem, class Epilogue>
+  static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
+    using inputs = decltype(Problem::inputs);
+    using weights = decltype(Problem::weights);
+    using first = ring<inputs, weights, Epilogue, First>;
+    using last = last_tuning<inputs>;
+    using next = std::conditional_t<std::is_same_v<First, scaled_ring_tuning>, small_scaled_ring_tuning, last>;
+    if constexpr (!std::is_same_v<First, last>) {
+      if (exec.template lacks<first>()) {
+        return run_with<next>(exec, problem, epilogue);
+      }
+    }
+    detail::run_ring<first>(exec, codes_of(problem), {problem.inputs.codes, problem.inputs},
+                            {problem.weights.codes, problem.weights}, epilogue);
+  }
+};
+
 /// The programs that CUDA devices have for products of scaled codes.
 template <class Architectures, class Inputs, class Weights, class Output, class Map>
 struct models_for<basic_cuda<Architectures>, scaled_linear_problem<Inputs, Weights, Output, Map>> {
   /// The list of models.
-  using type = model_list<gemm_scaled_groups_model>;
+  using type = model_list<gemm_scaled_groups_model, gemm_scaled_ring_model>;
 };
 
 }  // namespace v0

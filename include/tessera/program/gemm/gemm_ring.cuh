@@ -19,6 +19,13 @@
 /// An operand of 2 bytes in memory may lie across the depth, as depth x rows (ordered_operands): ldmatrix turns it, and
 /// products are added up in the same order. Of a across the depth a warp has 64 rows.
 ///
+/// Both may be 8-bit codes with scales for groups of a multiple of 128 columns: `gemm_ring<operands_with_scales<A, B>,
+/// ...>` (detail/ring_scales.cuh). A stage is then a part of one group. A warp has 48 x 64 sums and as many totals, or
+/// 32 x 64 where it widens 8-bit floats. For each product, of 16 x 8 x 32, it adds one register of sums to totals: a
+/// multiply-addition, of integers also a subtraction, and a multiplication where columns have scales of their own. A
+/// product takes 8 cycles of its tensor core on sm_80, and about 6.5 by sm_80's code on sm_90: the one to three
+/// instructions take a sixth to a half of the issue slots.
+///
 /// Cost of a step of 128 x 128 sums and 128 bytes of depth in 16 bits: 2.1e6 operations, 32 KiB from L2, 64 KiB from
 /// shared memory; a warp has 128 products of 16 x 8 x 16. Of 192 x 256 sums: 6.3e6, 56 and 160 KiB, and 192. Sums are
 /// added up from the first to the last column of the depth.
@@ -29,6 +36,7 @@
 
 #include <tessera/concepts/tile_source.hpp>
 #include <tessera/core/shape.hpp>
+#include <tessera/program/gemm/detail/ring_scales.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -41,6 +49,7 @@
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/fetched_source.hpp>
+#include <tessera/tile/source/scaled_source.hpp>
 #include <tessera/tile/swizzled_tile.hpp>
 #include <tessera/tuning/gemm/linear.hpp>
 
@@ -54,20 +63,38 @@ struct operand_from_source {
                 "tessera: the source has elements of the operand");
 };
 
+/// Names gemm_ring's operands where both are 8-bit codes in memory with scales for groups of columns.
+template <ScaledSource A, ScaledSource B>
+struct operands_with_scales {
+  static_assert(sizeof(typename A::value_type) == 1 && std::is_same_v<typename A::value_type, typename B::value_type>,
+                "tessera: both operands have elements of one type of 8 bits");
+};
+
 namespace detail {
 
 /// What gemm_ring's operands are: both in memory.
 template <class Operands>
 struct ring_operands {
   using orders = orders_of<Operands>;
-  using b_type = dense_chunks<typename gemm_operand<typename orders::operand>::value_type>;
+  using a_type = dense_chunks<typename gemm_operand<typename orders::operand>::value_type>;
+  using b_type = a_type;
+  template <class>
+  using scales_type = no_ring_scales;
   static constexpr bool has_source = false;
 };
 template <class Operand, class Source>
-struct ring_operands<operand_from_source<Operand, Source>> {
-  using orders = orders_of<Operand>;
+struct ring_operands<operand_from_source<Operand, Source>> : ring_operands<Operand> {
   using b_type = Source;
   static constexpr bool has_source = true;
+};
+template <class A, class B>
+struct ring_operands<operands_with_scales<A, B>> {
+  using orders = orders_of<typename A::value_type>;
+  using a_type = codes_with_scales<A>;
+  using b_type = codes_with_scales<B>;
+  template <class M>
+  using scales_type = ring_scales<A, B, M>;
+  static constexpr bool has_source = false;
 };
 
 /// The grid in which warps divide a tile so that each has 64 of its columns.
@@ -91,18 +118,19 @@ struct rows_of_source {
 
 }  // namespace detail
 
-/// Operands: how elements are multiplied, ordered_operands, or operand_from_source.
+/// Operands: how elements are multiplied, ordered_operands, operand_from_source, or operands_with_scales.
 template <class Operands, class Schedule, class Epilogue, gemm_ring_policy Policy>
 struct gemm_ring {
   using orders = typename detail::ring_operands<Operands>::orders;  ///< how operands in memory lie
   using operand_name = typename orders::operand;                    ///< how elements are multiplied
   using operand_type = typename gemm_operand<operand_name>::value_type;
+  /// The first factor: rows x depth, or depth x rows.
+  using a_type = typename detail::ring_operands<Operands>::a_type;
   /// The second factor, transposed: columns x depth.
   using b_type = typename detail::ring_operands<Operands>::b_type;
   /// Whether lanes make stages of b.
   static constexpr bool has_source = detail::ring_operands<Operands>::has_source;
   static constexpr int lanes = Policy.lanes;
-  static constexpr int from_architecture = 800;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr bool is_persistent = true;
   static constexpr int rows = Policy.rows;                                    ///< rows of a tile
@@ -124,19 +152,27 @@ struct gemm_ring {
 
   using ring_type = swizzled_ring<mma, Policy.stages>;                           ///< stages of both operands
   using rows_of_a = detail::stage_copies<orders::a, operand_type, rows, lanes>;  ///< how a lane copies rows of a
-  using b_tile = swizzled_tile<operand_type, columns>;                           ///< a stage of b
+  /// What is done about scales.
+  using scales_type = typename detail::ring_operands<Operands>::template scales_type<mma>;
+  static constexpr bool has_scales = scales_type::takes;  ///< whether totals are the result, not sums
+  /// Scaled 8-bit floats that are widened, before sm_89, leave registers for 32 rows of a warp.
+  static constexpr bool has_scaled_floats = has_scales && !std::is_integral_v<operand_type>;
+  static constexpr int from_architecture = has_scaled_floats && registers::row_tiles > 2 ? 890 : 800;
+  static constexpr int before_architecture = has_scaled_floats && registers::row_tiles <= 2 ? 890 : 10000;
+  using b_tile = swizzled_tile<operand_type, columns>;  ///< a stage of b
   /// How a lane copies rows of b, or which rows of a source a stage has.
   using rows_of_b = std::conditional_t<has_source, detail::rows_of_source,
                                        detail::stage_copies<orders::b, operand_type, columns, lanes>>;
 
   struct scratch_type {
-    ring_type ring;                                                                         ///< stages of both operands
-    typename Epilogue::scratch_type of_rows[warps][keeps_rows ? registers::row_tiles : 1];  ///< of the epilogue
-    stage_ring<Policy.stages> barriers;                                                     ///< of the ring
+    ring_type ring;  ///< stages of both operands
+    [[no_unique_address]] typename scales_type::template stages_type<Policy.stages> scales;  ///< of stages
+    typename Epilogue::scratch_type of_rows[warps][keeps_rows ? registers::row_tiles : 1];   ///< of the epilogue
+    stage_ring<Policy.stages> barriers;                                                      ///< of the ring
   };
 
-  dense_chunks<operand_type> a;  ///< rows x depth, or depth x rows where it lies across
-  b_type b;                      ///< columns x depth: the second factor, transposed; or depth x columns
+  a_type a;  ///< rows x depth, or depth x rows where it lies across
+  b_type b;  ///< columns x depth: the second factor, transposed; or depth x columns
   Schedule schedule;
   Epilogue epilogue;
 
@@ -151,17 +187,26 @@ struct gemm_ring {
                 workers,
                 scratch.ring,
                 shared_address(&scratch.ring) + rows_of_a::offset(group.lane),
-                open(group, static_cast<std::int32_t>(block), workers)};
+                open(group, static_cast<std::int32_t>(block), workers),
+                scales_at(scratch, group)};
     fill.fetch();
     passage.begin(fill);
     typename mma::sum_tile sums;
     for (auto index = static_cast<std::int32_t>(block); index < schedule.count(); index += workers) {
       gemm_work_item const item = schedule.at(index);
-      mma::clear(group, sums);
+      if constexpr (has_scales) {
+        fill.scales.clear(sums);
+      } else {
+        mma::clear(group, sums);
+      }
       if (item.k_tiles > 0) {
         multiply_swizzled<orders::a, orders::b>(group, passage, item.k_tiles, fill, sums);
       }
-      end_tile(group, scratch, item, sums, index);
+      if constexpr (has_scales) {
+        end_tile(group, scratch, item, fill.scales.totals, index);
+      } else {
+        end_tile(group, scratch, item, sums, index);
+      }
     }
     async_copy_wait_all();
   }
@@ -175,6 +220,7 @@ struct gemm_ring {
   struct cursor {
     rows_of_a of_a;
     rows_of_b of_b;
+    [[no_unique_address]] typename scales_type::cursor of_scales;
     std::int32_t index;    ///< of the next work item
     std::int32_t first;    ///< where the item's list of k-tiles begins
     std::int32_t k_tiles;  ///< of the item; 0 if none is left
@@ -191,10 +237,11 @@ struct gemm_ring {
       }
     }
     if (item.k_tiles == 0) {
-      return {rows_of_a::none(), rows_of_b::none(), index, 0, 0, 0};
+      return {rows_of_a::none(), rows_of_b::none(), {}, index, 0, 0, 0};
     }
     return {rows_of_a::of(a.matrix, std::int64_t{item.row} * rows, group.lane),
             open_b(group, item.column),
+            open_scales(group, item),
             index,
             item.first,
             item.k_tiles,
@@ -208,6 +255,23 @@ struct gemm_ring {
       return rows_of_b::of(b.matrix, std::int64_t{column} * columns, group.lane);
     }
   }
+  /// The scales of a work item.
+  __device__ __forceinline__ typename scales_type::cursor open_scales(group_type const& group,
+                                                                      gemm_work_item const& item) const {
+    if constexpr (has_scales) {
+      return scales_type::aim(item.row * rows, item.column * columns, group.lane);
+    } else {
+      return {};
+    }
+  }
+  /// The lane's scales in stages.
+  __device__ __forceinline__ static scales_type scales_at(scratch_type& scratch, group_type const& group) {
+    if constexpr (has_scales) {
+      return scales_type::of(scratch.scales, group);
+    } else {
+      return {};
+    }
+  }
 
   /// What fills the ring: the lane's copies of one stage after the other, of all work items.
   struct filler {
@@ -217,10 +281,13 @@ struct gemm_ring {
     ring_type& ring;
     std::uint32_t to;  ///< the address of the lane's first chunk in the ring
     cursor at;
+    /// What takes the sums of stages.
+    scales_type scales;
     /// The next stage of b.
     std::conditional_t<is_fetched, in_flight_type, nothing> in_flight;
     static constexpr std::uint32_t to_b = sizeof(ring_type::a);  ///< bytes from stages of a to those of b
     static constexpr bool stores = has_source;                   ///< whether lanes write stages
+    static constexpr bool takes = has_scales;                    ///< whether it takes the sums of stages
 
     [[nodiscard]] __device__ __forceinline__ bool has_stage() const { return at.k_tiles > 0; }
     /// The column of the operands at which the next stage begins.
@@ -241,6 +308,16 @@ struct gemm_ring {
           program.b.load(group, tile, at.of_b.first, from);
         }
       }
+      if constexpr (has_scales) {
+        if (has_stage()) {
+          scales.begin(program.a.source, program.b.source, at.of_scales, from, stage);
+        }
+      }
+    }
+    /// Takes the sums of a stage and of a warp's 16 rows number Tile. Returns the last word of the stage that it reads.
+    template <int Tile>
+    __device__ __forceinline__ std::uint32_t take(int stage, typename mma::sum_tile& sums) requires(has_scales) {
+      return scales.template take<Tile>(stage, sums);
     }
     __device__ __forceinline__ void advance() {
       if (++at.k == at.k_tiles) {
@@ -259,8 +336,9 @@ struct gemm_ring {
   };
 
   /// Gives a tile's sums to the epilogue, 16 rows at a time.
+  template <class Sums>
   __device__ __forceinline__ void end_tile(group_type const& group, scratch_type& scratch, gemm_work_item const& item,
-                                           typename mma::sum_tile& sums, std::int32_t index) const {
+                                           Sums& sums, std::int32_t index) const {
     auto const at = registers::of(group);
     int const warp = group.lane / 32;
     box_coordinate first{item.column * columns + at.column, item.row * rows + at.row};

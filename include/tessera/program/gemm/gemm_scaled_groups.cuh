@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/program/gemm/detail/scale_blocks.hpp>
 #include <tessera/program/gemm/gemm_cooperative.cuh>
 #include <tessera/program/gemm/gemm_pipeline.cuh>
 #include <tessera/tile/cuda/async_copy.cuh>
@@ -35,36 +36,10 @@
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
 #include <tessera/tile/source/scaled_source.hpp>
-#include <tessera/tuning/gemm/linear.hpp>
+#include <tessera/tuning/gemm/scaled_linear.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-namespace detail {
-
-/// How many neighbouring rows of a source certainly share a scale.
-template <class S>
-inline constexpr int rows_of_a_scale = 1;
-template <class S>
-requires requires {
-  S::rows_of_scale;
-}
-inline constexpr int rows_of_a_scale<S> = S::rows_of_scale;
-
-/// How many neighbouring columns of the tiles of sm_90a certainly share a scale, wherever they begin: a power of two.
-template <class B>
-inline constexpr int columns_of_a_scale = [] {
-  int shared = 1;
-  while (shared < 256 && rows_of_a_scale<B> % (2 * shared) == 0) {
-    shared *= 2;
-  }
-  return shared;
-}();
-/// Whether so many columns share scales that a thread can keep those of a tile's blocks in registers.
-template <class B>
-inline constexpr bool shares_scales = columns_of_a_scale<B> >= 64;
-
-}  // namespace detail
 
 /// A, B: ScaledSources of the same 8-bit elements, with scale_address() and groups of a multiple of 128 columns.
 /// Epilogue: as gemm_cooperative's.

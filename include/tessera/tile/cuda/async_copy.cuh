@@ -38,6 +38,10 @@ __device__ __forceinline__ void async_copy(void* shared, void const* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(global), "n"(Bytes) : "memory");
   }
 }
+/// Starts copying 4 bytes to an address of shared memory; both addresses are multiples of 4.
+__device__ __forceinline__ void async_copy_4(std::uint32_t shared, void const* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
+}
 /// Starts copying 16 bytes that lie `Offset` behind both addresses: the instruction adds it.
 template <int Offset>
 __device__ __forceinline__ void async_copy_16_behind(std::uint32_t shared, void const* global) {

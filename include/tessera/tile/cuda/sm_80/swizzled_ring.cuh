@@ -85,6 +85,16 @@ requires requires {
 }
 inline constexpr bool stores_stages<Fill> = Fill::stores;
 
+/// Whether a Fill takes the sums of each stage.
+template <class Fill>
+inline constexpr bool takes_sums = false;
+/// What it says of itself.
+template <class Fill>
+requires requires {
+  Fill::takes;
+}
+inline constexpr bool takes_sums<Fill> = Fill::takes;
+
 /// A ring on its way through a program. Its barriers count the arrivals that `init` says.
 template <class M, int Stages>
 struct ring_passage {
@@ -140,18 +150,19 @@ struct passing_operands {
   static constexpr int row_tiles = registers::row_tiles;     ///< parts of a product
   static constexpr int pairs = registers::column_tiles / 2;  ///< loads of a product's columns
   static constexpr int parts = products * row_tiles;         ///< of a stage
-  static constexpr int slots = row_tiles % 3 == 0 ? 3 : 4;   ///< rows of so many parts are in registers
-  static constexpr int ahead = slots - 1;                    ///< rows are loaded so many parts before they are used
+  /// Rows of so many parts are in registers. 48 rows of a warp have totals beside them.
+  static constexpr int slots = row_tiles == 3 ? 2 : row_tiles % 3 == 0 ? 3 : 4;
+  static constexpr int ahead = slots - 1;  ///< rows are loaded so many parts before they are used
   /// Whether there are registers for columns of two products. Else those of the next one replace the last one's as
   /// these are done.
   static constexpr bool has_next_columns =
-      row_tiles * registers::column_tiles <= 32 && multiplied_operands<M>::halves == 1;
+      row_tiles >= pairs && row_tiles * registers::column_tiles <= 32 && multiplied_operands<M>::halves == 1;
   /// The part of a product from which on columns of the next one are loaded.
   static constexpr int loads_columns_from = has_next_columns ? row_tiles - pairs : row_tiles - 1;
   /// The part before which the next stage is awaited.
   static constexpr int awaits_at = min(parts - ahead, parts - row_tiles + loads_columns_from);
   static_assert(registers::column_tiles % 2 == 0 && parts % slots == 0 && loads_columns_from >= 0,
-                "tessera: a warp of a ring has 64 or 96 rows and at most 64 columns");
+                "tessera: a warp of a ring has 32, 48, 64 or 96 rows and at most 64 columns");
 
   std::uint32_t first_a;                                 ///< the address of the lane's part of the first stage of a
   std::uint32_t first_b;                                 ///< and of b
@@ -213,12 +224,25 @@ struct passing_operands {
   }
 };
 
+/// Says for a warp that a stage is read. The sync orders all lanes' loads before the arrival, which releases them to
+/// those who fill the stage again. racecheck does not see that one lane arrives for others, and reports hazards; none
+/// where each lane arrives.
+template <class G>
+__device__ __forceinline__ void release_stage(G const& group, shared_barrier& empty, std::uint32_t last_read) {
+  sync_warp();
+  empty.arrive_after(last_read, group.lane % lanes_in_a_warp == 0);
+}
+
 /// Adds the product of `steps` stages, at least one, to the sums, from passage.place on, where passage.begin() or an
 /// earlier call has begun the first ones. All warps of the group reach this call.
 ///
 /// Fill: what fills stages, one after the other. begin(stage) starts the lane's copies; has_stage() says whether a
 /// stage is left, without which begin() copies nothing that counts; advance() goes on to the next one. Where `stores`
 /// is true, begin() also writes to the stage.
+///
+/// Where `takes` is true, take<Tile>(stage, sums) gets what was added up to the sums of a warp's 16 rows number Tile
+/// over each stage, while the next 16 rows are multiplied, and leaves what the next stage is added to. It returns the
+/// last word that it reads from what was copied with the stage, which is released then.
 template <swizzled_order OfA, swizzled_order OfB, class Passage, class Fill>
 __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_type const& group, Passage& passage,
                                                   int steps, Fill& fill, typename Passage::mma::sum_tile& sums) {
@@ -227,7 +251,7 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
   using passing = passing_operands<OfA, OfB, mma>;
   // With more stages than two a warp fills one in the second half of another, and so waits for no warp that is less
   // behind.
-  constexpr int fills_at = Passage::stages > 2 ? passing::parts / 2 + 2 : 0;
+  constexpr int fills_at = Passage::stages > 2 ? passing::parts / 2 + 2 : takes_sums<Fill> ? passing::parts / 4 : 0;
   auto& barriers = passage.barriers;
   passing held;
   held.first_a = shared_address(passage.ring.a) + operands::template offset_of_a<OfA>(group);
@@ -247,25 +271,30 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
           barriers.await_full(next.state);
         }
       }
-      if constexpr (part.value + 1 == passing::parts) {
-        // The sync orders all lanes' loads before the arrival, which releases them to those who fill the stage again.
-        // racecheck does not see that one lane arrives for others, and reports hazards; none where each lane arrives.
-        sync_warp();
-        barriers.empty[at.stage].arrive_after(held.last_rows(), group.lane % lanes_in_a_warp == 0);
+      if constexpr (part.value + 1 == passing::parts && !takes_sums<Fill>) {
+        release_stage(group, barriers.empty[at.stage], held.last_rows());
       }
       held.template multiply<part.value>(at.stage, next.stage, goes_on, sums);
+      if constexpr (takes_sums<Fill> && part.value > passing::parts - passing::row_tiles) {
+        fill.template take<part.value - (passing::parts - passing::row_tiles) - 1>(at.stage, sums);
+      }
     });
+    if constexpr (takes_sums<Fill>) {
+      std::uint32_t const last = fill.template take<passing::row_tiles - 1>(at.stage, sums);
+      release_stage(group, barriers.empty[at.stage], last & held.last_rows());
+    }
   }
 }
 
-/// Calls use(tile, own) for each 16 rows of a warp with the lane's sums of them, as epilogues take them. `use` is
-/// compiled once, for the rows whose sums lie in the first registers: those of other rows are moved there.
-template <class M, class Use>
-__device__ __forceinline__ void each_sixteen_rows(typename M::sum_tile& sums, Use const& use) {
+/// Calls use(tile, own) for each 16 rows of a warp with the lane's sums of them, as epilogues take them. Sums: a tile
+/// of sums, or of what was made of them. `use` is compiled once, for the rows whose sums lie in the first registers:
+/// those of other rows are moved there.
+template <class M, class Sums, class Use>
+__device__ __forceinline__ void each_sixteen_rows(Sums& sums, Use const& use) {
   constexpr int columns = M::registers::column_tiles;
 #pragma unroll 1
   for (int tile = 0; tile < M::registers::row_tiles; ++tile) {
-    typename M::sum_type own[4 * columns];
+    std::remove_cvref_t<decltype(sums.values[0][0][0])> own[4 * columns];
 #pragma unroll
     for (int i = 0; i < 4 * columns; ++i) {
       own[i] = sums.values[0][i / 4][i % 4];
