@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distillation_loss_trial.hpp"
+#include "eight_bit_adam_trial.hpp"
 #include "float8_attention_trial.hpp"
 #include "group_scaled_linear_trial.hpp"
 #include "kivi_decode_trial.hpp"
@@ -43,5 +44,5 @@ int main(int count, char** words) {
   using namespace tessera_examples;
   return run_papers<kivi_decode_trial, weight_only_linear_trial, quest_selection_trial, group_scaled_linear_trial,
                     distillation_loss_trial, skew_distillation_trial, policy_gradient_loss_trial, preference_loss_trial,
-                    softmax_top_k_trial, float8_attention_trial>({words + 1, words + count});
+                    softmax_top_k_trial, float8_attention_trial, eight_bit_adam_trial>({words + 1, words + count});
 }
