@@ -73,7 +73,8 @@ struct eight_bit_adam_trial {
     }
     bool const are_right = are_codes_right && of_last.relative() <= 1e-6;
     double const error = are_right ? std::sqrt(apart / std::max(way, 1e-30)) : HUGE_VAL;
-    return {join(of.parameters, " parameters"), seconds_of(exec, [&] { adam.step(exec, of.steps); }), error};
+    return {join(of.parameters, " parameters"), seconds_of(exec, [&] { adam.step(exec, of.steps); }), error,
+            16 * static_cast<double>(of.parameters)};
   }
 
  private:
