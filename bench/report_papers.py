@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The part of report.py for examples/papers: what its programs found on a GPU (`papers_NAME_cuda --json`), beside others
-that do the same (peers/papers.py, peers/sequences.py, peers/distillation.py)."""
+"""The part of report.py for examples/papers: what its programs found on a GPU (`papers_NAME_cuda --json`), beside
+others that do the same (peers/papers.py, peers/sequences.py, peers/distillation.py)."""
 from report_contents import CLASSIFIERS, number
 
 GEMMA, LLAMA = (CLASSIFIERS[model][1] for model in ["gemma", "llama"])
