@@ -57,6 +57,8 @@ ROWS = [
      dense("float8_attention/16x8192")),
     ("eight_bit_adam", "2^28 parameters, a step", "268435456_parameters",
      [("`torch.optim.AdamW(fused=True)`, moments in fp32", "torch_fused/papers/eight_bit_adam/268435456")]),
+    *(("kvtc", f"{what} 524288 tokens of 128 channels, {{bits:.2f}} bits a value", f"524288_tokens_of_128_{end}", [])
+      for what, end in [("coding", "encoded"), ("decoding", "decoded")]),
 ]
 
 
@@ -80,7 +82,7 @@ def line_of(program, what, found, peers):
     if not found and not (measured and program == ""):
         return None
     ms, peer = min(measured) if measured else (None, "–")
-    cells = [f"`{program}`" if program else "", what, short(found.get("error")), milliseconds(found.get("ms")),
+    cells = [f"`{program}`" if program else "", what.format(**found) if found else what, short(found.get("error")), milliseconds(found.get("ms")),
              number(found.get("TBps")), number(found.get("TFLOPs"), 0), peer, milliseconds(ms)]
     return "| " + " | ".join(cells) + " |"
 

@@ -37,6 +37,7 @@ struct paper_finding {
   double seconds;  ///< of one call
   double error;    ///< the largest difference from a reference in double, relative to the largest expected value
   double bytes = 0, flops = 0;  ///< that a call has to move and to do, at least; 0: not told
+  double bits = 0;              ///< of a value that is kept in fewer than 16; 0: not told
 };
 
 /// The largest difference between found and expected values. A NaN that was not expected makes it NaN.
@@ -155,7 +156,7 @@ void run_trial_on_gpu(std::vector<std::string> const& words) {
         title += is_plain ? c : '_';
       }
     }
-    rows.push_back({title, found.seconds, found.error, found.bytes, found.flops});
+    rows.push_back({title, found.seconds, found.error, found.bytes, found.flops, found.bits});
   }
   if (!words.empty()) {
     add_to_json(words[1], rows);

@@ -25,6 +25,7 @@ struct trial_row {
   double seconds;  ///< a median
   double error;
   double bytes, flops;  ///< of a call; 0: not told
+  double bits;          ///< of a value; 0: not told
 };
 
 namespace detail {
@@ -90,7 +91,8 @@ inline std::string text_of(trial_row const& row) {
          "\"real_time\": " +
          time + ", \"cpu_time\": " + time + ", \"time_unit\": \"us\"" + counter("ms", row.seconds * 1e3) +
          counter("error", row.error) + (row.bytes > 0 ? counter("TBps", row.bytes / row.seconds * 1e-12) : "") +
-         (row.flops > 0 ? counter("TFLOPs", row.flops / row.seconds * 1e-12) : "") + "}";
+         (row.flops > 0 ? counter("TFLOPs", row.flops / row.seconds * 1e-12) : "") +
+         (row.bits > 0 ? counter("bits", row.bits) : "") + "}";
 }
 
 }  // namespace detail

@@ -17,6 +17,7 @@
 #include "../../examples/papers/float8_attention_trial.hpp"
 #include "../../examples/papers/group_scaled_linear_trial.hpp"
 #include "../../examples/papers/kivi_decode_trial.hpp"
+#include "../../examples/papers/kvtc_trial.hpp"
 #include "../../examples/papers/policy_gradient_loss_trial.hpp"
 #include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
@@ -57,6 +58,7 @@ TEST_CASE("the programs of papers are right whatever the extents", "[host][threa
   check_trial<softmax_top_k_trial>(exec, {{1, 1}, {7, 8}, {2, 7}, {3, 8193}});
   check_trial<float8_attention_trial>(exec, {{1, 1, 16}, {1, 129, 64}});
   check_trial<eight_bit_adam_trial>(exec, {{0, 2}, {4, 1}, {1024, 7}, {2044, 2}, {2048, 1}, {4100, 40}});
+  check_trial<kvtc_trial>(exec, {{1, true}, {257, false}});
 }
 
 TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
@@ -73,6 +75,7 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
   check_trial<softmax_top_k_trial>(exec, {{2, 300}});
   check_trial<float8_attention_trial>(exec, {{1, 70, 16}});
   check_trial<eight_bit_adam_trial>(exec, {{2052, 2}});
+  check_trial<kvtc_trial>(exec, {{258, false}});
 }
 
 TEST_CASE("8-bit Adam takes other blocks and quantizers, and dynamic codes keep the laws", "[host]") {
