@@ -82,7 +82,8 @@ def line_of(program, what, found, peers):
     if not found and not (measured and program == ""):
         return None
     ms, peer = min(measured) if measured else (None, "–")
-    cells = [f"`{program}`" if program else "", what.format(**found) if found else what, short(found.get("error")), milliseconds(found.get("ms")),
+    cells = [f"`{program}`" if program else "", what.format(**found) if found else what,
+             short(found.get("error")), milliseconds(found.get("ms")),
              number(found.get("TBps")), number(found.get("TFLOPs"), 0), peer, milliseconds(ms)]
     return "| " + " | ".join(cells) + " |"
 

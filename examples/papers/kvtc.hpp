@@ -4,8 +4,9 @@
 ///
 ///     y = B x      code of y_i: 0, 2, 4 or 8 bits, which a dynamic program shares out      rANS over codes
 ///
-/// kvtc_calibration.hpp finds B, the bits and the coder's tables in samples, once. Products with B are `linear`'s. These
-/// programs code and decode blocks of 256 tokens, a component in each lane, whose codes are a rANS lane of their own.
+/// kvtc_calibration.hpp finds B, the bits and the coder's tables in samples, once, and kvtc_codec.hpp calls `linear` for
+/// products with B. These programs code and decode blocks of 256 tokens, a component in each lane, whose codes are a
+/// rANS lane of their own.
 ///
 /// What the paper has beyond this: it takes rotations by position back first, joins the heads of all layers, keeps the
 /// first 4 and newest 128 tokens as they are, gives groups of components scales for each token, and codes by DEFLATE.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Runs KVTC: that its streams decode to the very coefficients that were encoded, rounded to codes, that these are those
-/// of the definition in double, and how far values are from those before.
+/// Runs KVTC: whether its streams decode to the very coefficients that were encoded, rounded to codes, whether these are
+/// those of the definition in double, and how far values are from those before.
 #pragma once
 
 #include <algorithm>
