@@ -4,7 +4,7 @@
 ///
 ///     y = B x      code of y_i: 0, 2, 4 or 8 bits, which a dynamic program shares out      rANS over codes
 ///
-/// kvtc_calibration.hpp finds B, the bits and the coder's tables in samples, once, and kvtc_codec.hpp calls `linear` for
+/// kvtc_calibration.hpp finds B, bits and the coder's tables in samples, once, and kvtc_codec.hpp calls `linear` for
 /// products with B. These programs code and decode blocks of 256 tokens, a component in each lane, whose codes are a
 /// rANS lane of their own.
 ///

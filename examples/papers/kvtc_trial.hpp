@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Runs KVTC: whether its streams decode to the very coefficients that were encoded, rounded to codes, whether these are
+/// Runs KVTC: whether its streams decode to the coefficients that were encoded, rounded to codes, whether these are
 /// those of the definition in double, and how far values are from those before.
 #pragma once
 
