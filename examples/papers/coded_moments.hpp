@@ -39,8 +39,10 @@ struct coded_moments {
   template <class G>
   TESSERA_FN void list(G const& group, std::int64_t which, float (&values)[256]) const {
     for (int lane : group) {
-      for (int code = lane; code < 256; code += G::size) {
-        values[code] = decode(static_cast<std::uint8_t>(code), params[which]);
+      for (int first = 0; first < 256; first += G::size) {
+        if (int const code = first + lane; code < 256) {
+          values[code] = decode(static_cast<std::uint8_t>(code), params[which]);
+        }
       }
     }
   }

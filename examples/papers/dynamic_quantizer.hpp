@@ -39,7 +39,7 @@ struct dynamic_quantizer {
 
   TESSERA_FN constexpr magnitude_reducer range() const { return {}; }
   TESSERA_FN constexpr params_type fit(float largest) const {
-    float const scale = max(min(largest, 3.3e38F) / highest, 0x1p-96F);
+    float const scale = max(min(largest, 3.3e38F) * (1 / highest), 0x1p-96F);
     return {scale, 1.0F / scale};
   }
   /// Cells are numbered from the count of their decade's cells on: a line for each decade has the number at which a
@@ -47,10 +47,13 @@ struct dynamic_quantizer {
   TESSERA_FN code_type encode(float value, params_type params) const {
     float const part = value * params.reciprocal;
     float const magnitude = minimum(HasSign ? absolute(part) : maximum(part, 0.0F), highest);
+    bool const is_low = magnitude < 1e-4F;  // in one of three decades, which are moved up by three: 8 times the cells
+    float const moved = is_low ? magnitude * 1e3F : magnitude;
     float number = 0x1p23F;
-    each_decade([&](float cells, float end) {
-      number = minimum(number, multiply_add(magnitude, cells / (0.9F * end), cells * (8 / 9.0F)));
+    each_decade<3>([&](float cells, float end) {
+      number = minimum(number, multiply_add(moved, cells / (0.9F * end), cells * (8 / 9.0F)));
     });
+    number = is_low ? number / 8 : number;
     // Rounded down, since the sum's last bit is 1. Below the lowest decade it is the number before the first.
     std::uint32_t const bits = bit_cast<std::uint32_t>(number + (0x1p23F - 0.5F)) - (HasSign ? 0u : 1u);
     return static_cast<code_type>(HasSign ? (bits & 0x7fu) | (bit_cast<std::uint32_t>(value) >> 24 & 0x80u) : bits);
@@ -58,7 +61,7 @@ struct dynamic_quantizer {
   TESSERA_FN float decode(code_type code, params_type params) const {
     float const number = static_cast<float>(HasSign ? code & 0x7f : code + 1);
     float magnitude = 0;
-    each_decade([&](float cells, float end) {
+    each_decade<0>([&](float cells, float end) {
       float const width = 0.9F * end / cells;
       magnitude = maximum(magnitude, multiply_add(number, width, (0.5F - cells * (8 / 9.0F)) * width));
     });
@@ -71,11 +74,11 @@ struct dynamic_quantizer {
   }
 
  private:
-  /// Calls use(cells, end) with each decade's cells and its end, of values up to 1.
-  template <class Use>
+  /// Calls use(cells, end) with each decade's cells and its end, of values up to 1, from decade number `First` on.
+  template <int First, class Use>
   TESSERA_FN static void each_decade(Use const& use) {
     constexpr float ends[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F, 1.0F};
-    for (int i = 0; i < 7; ++i) {
+    for (int i = First; i < 7; ++i) {
       use(static_cast<float>(lowest_cells << i), ends[i]);
     }
   }
