@@ -145,7 +145,6 @@ template <class Trial>
 void run_trial_on_gpu(std::vector<std::string> const& words) {
   require(exit_code::usage, words.empty() || (words.size() == 2 && words[0] == "--json"), "use it so: papers_",
           Trial::name, "_cuda [--json FILE]");
-  std::vector<trial_row> rows;
   for (auto const& extents : Trial::large) {
     paper_finding const found = Trial::run(cuda{}, extents);
     report<Trial>("GPU", found);
@@ -156,10 +155,9 @@ void run_trial_on_gpu(std::vector<std::string> const& words) {
         title += is_plain ? c : '_';
       }
     }
-    rows.push_back({title, found.seconds, found.error, found.bytes, found.flops, found.bits});
-  }
-  if (!words.empty()) {
-    add_to_json(words[1], rows);
+    if (!words.empty()) {
+      add_to_json(words[1], {{title, found.seconds, found.error, found.bytes, found.flops, found.bits}});
+    }
   }
 }
 #endif
