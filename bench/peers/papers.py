@@ -191,6 +191,7 @@ def fused_adam(parameters):
 
 # Program: its extents, those for trying the script, and {implementation: function of the extents}.
 PAPERS = {
+    "eight_bit_adam": ([(1 << 28,)], [(1000,)], {"torch_fused": fused_adam}),
     "kivi_decode": ([(384, 8256)], [(2, 70)], {who: decoding(who) for who in BACKENDS}),
     "weight_only_linear": ([(tokens, 28672, 8192) for tokens in (1, 16, 256, 4096)], [(3, 128, 256)],
                            {"torch_int4": int4, "cublas": cublas}),
@@ -200,7 +201,6 @@ PAPERS = {
         "scaled_mm_rows": scaled_mm(False, False), "scaled_mm_rows_before": scaled_mm(False, True)}),
     "softmax_top_k": ([(4096, 128256, 8)], [(3, 100, 8)], {"torch_eager": top_k}),
     "float8_attention": ([(16, 8192)], [(2, 70)], {who: prompt(who) for who in BACKENDS}),
-    "eight_bit_adam": ([(1 << 28,)], [(1000,)], {"torch_fused": fused_adam}),
     "distillation_loss": ([(2048, 128256, 2048)], [(20, 300, 64)],
                           {"torch_eager": distillation(False), "torch_compile": distillation(True)}),
 }
