@@ -8,8 +8,9 @@
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
 (PEER_TBPS): to show another figure, add it to report_contents.py (summary.json), to report_charts.py (plots of bars),
-to report_curves.py (plots of curves), to report_tables.py, for docs/exchanges.md to report_exchanges.py, or for the
-README's table to report_overview.py. A figure of AWAITED that has no result is null, and is reported as missing.
+to report_curves.py (plots of curves), to report_tables.py, for docs/exchanges.md to report_exchanges.py, for
+examples/papers to report_papers.py, or for the README's table to report_overview.py. A figure of AWAITED that has no
+result is null, and is reported as missing.
 Needs Python 3.9 and nothing else.
 """
 import argparse
@@ -27,6 +28,7 @@ import report_curves
 import report_exchanges
 import report_losses
 import report_overview
+import report_papers
 import report_real_model
 from report_contents import AWAITED, FIGURES, FIGURES_OF_FILE, PAGES, number
 from report_tables import BESIDE_PEERS, COLUMNS, IMPLEMENTATIONS, TABLES
@@ -238,7 +240,7 @@ def not_measured(results):
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
     tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
-                  exchanges=report_exchanges.exchanges(results),
+                  exchanges=report_exchanges.exchanges(results), **report_papers.tables(results, described),
                   **{"not-measured": not_measured(results), "real-model-short": report_real_model.short_table(results),
                      "loss-filter-short": report_losses.short_filter_table(results)})
     for name, table in tables.items():

@@ -280,4 +280,4 @@ PEER_TBPS = {
 
 # The pages that tables stand in.
 PAGES = ["README.md", "docs/measured.md", "docs/exchanges.md", "docs/guide.md", "docs/real_model.md",
-         *report_python.PAGES]
+         "examples/papers/README.md", *report_python.PAGES]

@@ -107,6 +107,19 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| **0.58**, over codes 0.57 of `sage_attention2`", page.read_text())
         self.assertNotIn("dense_bias", page.read_text())
 
+    def test_papers_stand_beside_the_fastest_peer_that_was_measured(self):
+        page = self.root / "examples" / "papers" / "README.md"
+        page.parent.mkdir(parents=True)
+        page.write_text("<!-- bench:papers begin -->\n<!-- bench:papers end -->\n")
+        self.write({**needed(), **{name: rows(name, ms=ms, error=0.00237, TBps=3.0) for name, ms in [
+            ("papers/kivi_decode/384_key_heads_8256_tokens", 0.398), ("flash2/papers/kivi_decode/384x8256", 0.41),
+            ("cudnn/papers/kivi_decode/384x8256", 0.395), ("papers/softmax_top_k/4096_x_128256_top_8", 2.0)]}})
+        self.assertEqual(self.report()[0], 0)
+        text = page.read_text()
+        self.assertIn("8 key heads, 2 bits | 0.0024 | 0.398 | 3.00 | – | cuDNN over bf16 | 0.395 |", text)
+        self.assertIn("| `softmax_top_k` | 4096 x 128256, top 8 | 0.0024 | 2.00 | 3.00 | – | – | – |", text)
+        self.assertNotIn("preference_loss", text)
+
     def test_the_copy_figure_is_that_of_the_faster_copy(self):
         results = needed()
         results["machine/copy/memcpy/2GiB"] = rows("machine/copy/memcpy/2GiB", TBps=4.0)

@@ -22,7 +22,7 @@ from pathlib import Path
 import native_loss
 from measuring import Clocks, Run, context, tessera, use_packages, version_of
 
-PARTS = ["weights", "attention", "caches", "losses", "distillation", "sequences"]  # modules beside this
+PARTS = ["weights", "attention", "caches", "losses", "distillation", "sequences", "papers"]  # modules beside this
 # Columns of the table: heading, counter, digits.
 COLUMNS = [("ms", "ms", 3), ("TFLOP/s", "TFLOPs", 0), ("TB/s", "TBps", 3), ("extra MiB", "extra_MiB", 1),
            ("cache MiB", "cache_MiB", 1), ("host MiB", "host_MiB", 1), ("bits", "bits_per_weight", 2),

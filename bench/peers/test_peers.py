@@ -269,8 +269,8 @@ raise RuntimeError("other parts are not run")
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder, "peers.json")
             done = subprocess.run([sys.executable, str(Path(run.__file__)), "--small", "--parts", "weights",
-                                   "attention", "losses", "sequences", "--only", "flash2", "torch_eager",
-                                   "torch_native", "fa3_fp8", "nvcomp_ans", "--out", str(out)],
+                                   "attention", "losses", "sequences", "papers", "--only", "flash2", "torch_eager",
+                                   "torch_native", "fa3_fp8", "nvcomp_ans", "cublas", "torch_fused", "--out", str(out)],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             content = json.loads(out.read_text())
@@ -280,6 +280,10 @@ raise RuntimeError("other parts are not run")
         for kind in sequences.KINDS:  # at a clip's edge rounded logits say which tokens count
             row = rows[f"torch_eager/{kind}/forward_backward/bf16/spread/300x1000x128"][0]
             self.assertLess(row["hidden_error"], 0.15)
+        for name in ["cublas/papers/weight_only_linear/3x128x256", "flash2/papers/kivi_decode/2x70",
+                     "torch_eager/papers/softmax_top_k/3x100x8", "torch_eager/papers/distillation_loss/20x300x64"]:
+            self.assertLess(rows[name][0]["error"], 0.02, name)
+        self.assertIn("torch_fused/papers/eight_bit_adam/1000", rows)
         names = ["flash2/forward/bf16/d128/small", "flash2/forward/bf16/d256/small/causal/real",
                  "torch_eager/forward/bf16/zipf/300x1000x128", "torch_eager/forward_backward/bf16/real/256x512x576"]
         for name in names:

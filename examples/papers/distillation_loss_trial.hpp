@@ -36,6 +36,7 @@ struct distillation_loss_trial {
                                                        {gradient.data(), {of.tokens, of.channels}});
                                    }),
                         0};
+    found.flops = 4 * static_cast<double>(of.tokens) * static_cast<double>(of.vocabulary * of.channels);
     auto const c = here(exec, weights, 0, weights.size());
     largest_error loss_error, gradient_error;
     for (std::int64_t token = 0; token < of.tokens; token += divide_up(of.tokens, std::int64_t{3})) {

@@ -35,6 +35,7 @@ struct float8_attention_trial {
                                          exec, inputs, {}, attention_outputs<bfloat16>{{results.data(), shape}}, space);
                                    }),
                         0};
+    found.flops = 4 * static_cast<double>(size) * static_cast<double>(of.tokens);
     std::int64_t const head = (of.heads - 1) * of.tokens * of.channels, a_head = of.tokens * of.channels;
     auto const some_q = here(exec, q, head, a_head), some_k = here(exec, k, head, a_head);
     auto const some_v = here(exec, v, head, a_head), some = here(exec, results, head, a_head);

@@ -31,6 +31,7 @@ struct group_scaled_linear_trial {
               layer.forward(exec, {inputs.data(), {of.tokens, of.depth}}, {outputs.data(), {of.tokens, of.columns}});
             }),
         0};
+    found.flops = 2 * static_cast<double>(of.tokens) * static_cast<double>(of.columns * of.depth);
     auto const y = here(exec, outputs, 0, outputs.size());
     scaled_operand<float8_groups> const x{layer.input_codes(of.tokens), layer.input_scales(of.tokens)};
     largest_error error;

@@ -40,6 +40,8 @@ struct kivi_decode_trial {
                          {results.data(), {of.heads * 4, c}}};
     paper_finding found{join(of.heads, " key heads, ", of.coded + of.newest, " tokens"),
                         seconds_of(exec, [&] { exec.run(attend, of.heads); }), 0};
+    found.bytes = static_cast<double>(of.heads * c) *
+                  (static_cast<double>(of.coded) * 2 * (Bits / 8.0 + 4 / 32.0) + static_cast<double>(of.newest) * 4);
     largest_error error;
     for (std::int64_t head = 0; head < of.heads; head += divide_up(of.heads, std::int64_t{16})) {
       auto const all = [&](packed_codes<Bits> const& source, auto const& newest, bool is_turned) {

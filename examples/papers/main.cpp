@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "distillation_loss_trial.hpp"
+#include "eight_bit_adam_trial.hpp"
 #include "float8_attention_trial.hpp"
 #include "group_scaled_linear_trial.hpp"
 #include "kivi_decode_trial.hpp"
+#include "kvtc_trial.hpp"
 #include "policy_gradient_loss_trial.hpp"
 #include "preference_loss_trial.hpp"
 #include "quest_selection_trial.hpp"
@@ -43,5 +45,6 @@ int main(int count, char** words) {
   using namespace tessera_examples;
   return run_papers<kivi_decode_trial, weight_only_linear_trial, quest_selection_trial, group_scaled_linear_trial,
                     distillation_loss_trial, skew_distillation_trial, policy_gradient_loss_trial, preference_loss_trial,
-                    softmax_top_k_trial, float8_attention_trial>({words + 1, words + count});
+                    softmax_top_k_trial, float8_attention_trial, eight_bit_adam_trial, kvtc_trial>(
+      {words + 1, words + count});
 }

@@ -11,7 +11,7 @@ namespace tessera_examples {
 struct policy_gradient_loss_trial {
   using extents = sequence_extents;
   static constexpr char const* name = "policy_gradient_loss";
-  static constexpr extents usual{5, 9, 2, 1003, 24}, large[] = {{8, 1024, 0, 128256, 4096}, {8, 1024, 0, 151936, 2048}};
+  static constexpr extents usual{5, 9, 2, 1003, 24}, large[] = {{8, 1024, 0, 128256, 4096}, {8, 1024, 0, 256000, 2304}};
   static constexpr double bound = 2e-2;  ///< gradients by logits are rounded to bf16, and results
   static constexpr policy_objective both{.clip_high = 0.28F, .kl_factor = 0.04F, .entropy_factor = 0.1F};
 
@@ -47,6 +47,7 @@ struct policy_gradient_loss_trial {
     paper_finding found{join(of.sequences, " x ", of.length, " tokens, ", of.vocabulary, " x ", of.channels),
                         seconds_of(exec, [&] { policy_gradient_loss(exec, in, clip, loss, trial.gradients(), space); }),
                         0};
+    found.flops = 6 * static_cast<double>(tokens) * static_cast<double>(of.vocabulary * of.channels);
     policy_gradient_definition const expected(trial, objective, here(exec, losses, 0, tokens),
                                               here(exec, entropies, 0, tokens), earlier, model,
                                               here(exec, advantages, 0, of.sequences));

@@ -12,7 +12,7 @@ struct preference_loss_trial {
   struct extents : sequence_extents {};
   static constexpr char const* name = "preference_loss";
   static constexpr extents usual{{3, 9, 2, 1003, 24}},
-      large[] = {{{4, 1024, 0, 128256, 4096}}, {{4, 1024, 0, 151936, 2048}}};
+      large[] = {{{4, 1024, 0, 128256, 4096}}, {{4, 1024, 0, 256000, 2304}}};
   static constexpr double bound = 2e-2;  ///< gradients by logits are rounded to bf16, and results
 
   template <class Executor>
@@ -33,6 +33,7 @@ struct preference_loss_trial {
     paper_finding found{join(pairs, " pairs, ", of.length, " tokens each, ", of.vocabulary, " x ", of.channels),
                         seconds_of(exec, [&] { preference_loss(exec, in, pairs_of, loss, trial.gradients(), space); }),
                         0};
+    found.flops = 6 * static_cast<double>(tokens) * static_cast<double>(of.vocabulary * of.channels);
     auto const token_losses = here(exec, losses, 0, tokens);
     definition const expected(trial, objective, token_losses, model);
     found.error =

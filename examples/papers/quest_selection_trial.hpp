@@ -44,6 +44,7 @@ struct quest_selection_trial {
                                      exec.run(attend_pages{all}, of.heads);
                                    }),
                         0};
+    found.bytes = static_cast<double>(of.heads * c * 4 * (pages + of.taken * page));
     largest_error error;
     for (std::int64_t head = 0; head < of.heads; head += divide_up(of.heads, std::int64_t{4})) {
       auto const some_q = here(exec, q, head * 4 * c, 4 * c), some = here(exec, results, head * 4 * c, 4 * c);

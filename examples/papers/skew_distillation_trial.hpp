@@ -42,6 +42,8 @@ struct skew_distillation_trial {
     };
     paper_finding found{join(of.tokens, " tokens, ", of.vocabulary, " x ", of.channels, " from ", of.teacher_channels),
                         seconds_of(exec, distil), 0};
+    found.flops =
+        2 * static_cast<double>(of.tokens * of.vocabulary) * static_cast<double>(3 * of.channels + of.teacher_channels);
     bool const is_whole = of.tokens <= 64;  // else three tokens stand for all, and no classifier's gradient
     std::vector<double> rows(is_whole ? c.values.size() : 0);
     largest_error of_h, of_c, of_divergence, of_loss;

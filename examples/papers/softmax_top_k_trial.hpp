@@ -33,6 +33,7 @@ struct softmax_top_k_trial {
     write_top_k<k> const finish{lse, {entries.data(), {of.rows, k}}, {probabilities.data(), {of.rows, k}}};
     paper_finding found{join(of.rows, " x ", of.columns, ", top ", k),
                         seconds_of(exec, [&] { softmax_top_k<k>::reduce(exec, {}, x, finish, space); }), 0};
+    found.bytes = static_cast<double>(of.rows * of.columns) * 2;
     largest_error error;
     for (std::int64_t row = 0; row < of.rows; row += divide_up(of.rows, std::int64_t{64})) {
       auto const values = here(exec, logits, row * of.columns, of.columns);

@@ -33,6 +33,9 @@ struct weight_only_linear_trial {
                                                    {outputs.data(), {of.tokens, of.columns}}, space);
                                    }),
                         0};
+    found.bytes = static_cast<double>(of.columns * of.depth) * (1 / 2.0 + 1 / 32.0) +
+                  static_cast<double>(of.tokens * (of.depth + of.columns)) * 2;
+    found.flops = 2 * static_cast<double>(of.tokens) * static_cast<double>(of.columns * of.depth);
     auto const x = here(exec, inputs, 0, inputs.size()), y = here(exec, outputs, 0, outputs.size());
     buffer<float> decoded(exec, of.depth);
     largest_error error;

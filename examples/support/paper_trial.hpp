@@ -24,6 +24,7 @@
 #include <tessera/exec/cuda.cuh>
 
 #include "seconds_on_stream.hpp"
+#include "trial_json.hpp"
 #endif
 
 namespace tessera_examples {
@@ -35,6 +36,8 @@ struct paper_finding {
   std::string of;  ///< what was run
   double seconds;  ///< of one call
   double error;    ///< the largest difference from a reference in double, relative to the largest expected value
+  double bytes = 0, flops = 0;  ///< that a call has to move and to do, at least; 0: not told
+  double bits = 0;              ///< of a value that is kept in fewer than 16; 0: not told
 };
 
 /// The largest difference between found and expected values. A NaN that was not expected makes it NaN.
@@ -129,16 +132,34 @@ void report(char const* device, paper_finding const& found) {
           " but may be ", Trial::bound);
 }
 
-/// Runs a trial on the CPU, with its `usual` extents, or, compiled by nvcc, on the GPU, with each of its `large` ones.
+/// Runs a trial on the CPU, with its `usual` extents.
 template <class Trial>
 void run_trial() {
-#if defined(__CUDACC__)
-  for (auto const& extents : Trial::large) {
-    report<Trial>("GPU", Trial::run(cuda{}, extents));
-  }
-#else
   report<Trial>("CPU", Trial::run(cpu{}, Trial::usual));
-#endif
 }
+
+#if defined(__CUDACC__)
+/// Runs a trial on the GPU, with each of its `large` extents. `words` are those of the command line: none, or `--json`
+/// and a file, to which the findings are added as benchmarks (trial_json.hpp).
+template <class Trial>
+void run_trial_on_gpu(std::vector<std::string> const& words) {
+  require(exit_code::usage, words.empty() || (words.size() == 2 && words[0] == "--json"), "use it so: papers_",
+          Trial::name, "_cuda [--json FILE]");
+  for (auto const& extents : Trial::large) {
+    paper_finding const found = Trial::run(cuda{}, extents);
+    report<Trial>("GPU", found);
+    std::string title = std::string("papers/") + Trial::name + '/';
+    for (char const c : found.of) {
+      bool const is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z');
+      if (is_plain || title.back() != '_') {
+        title += is_plain ? c : '_';
+      }
+    }
+    if (!words.empty()) {
+      add_to_json(words[1], {{title, found.seconds, found.error, found.bytes, found.flops, found.bits}});
+    }
+  }
+}
+#endif
 
 }  // namespace tessera_examples

@@ -4,9 +4,11 @@
 #include <tessera/exec/cuda.cuh>
 
 #include "../../examples/papers/distillation_loss_trial.hpp"
+#include "../../examples/papers/eight_bit_adam_trial.hpp"
 #include "../../examples/papers/float8_attention_trial.hpp"
 #include "../../examples/papers/group_scaled_linear_trial.hpp"
 #include "../../examples/papers/kivi_decode_trial.hpp"
+#include "../../examples/papers/kvtc_trial.hpp"
 #include "../../examples/papers/policy_gradient_loss_trial.hpp"
 #include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
@@ -48,4 +50,6 @@ TEST_CASE("the programs of papers are right on a GPU whatever the extents", "[cu
       {{{1, 1, 0, 1, 1}}, {{3, 4, 2, 1, 3}}, {{1, 300, 1, 129, 65}}, {{2, 90, 20, 1000, 128}}});
   check_on_gpu<softmax_top_k_trial>({{1, 1}, {7, 8}, {2, 7}, {3, 8193}, {2, 40000}});
   check_on_gpu<float8_attention_trial>({{1, 1, 16}, {1, 129, 64}, {2, 600, 128}});
+  check_on_gpu<eight_bit_adam_trial>({{0, 2}, {4, 1}, {2044, 2}, {2048, 1}, {70000, 20}});
+  check_on_gpu<kvtc_trial>({{1, true}, {257, false}, {3000, true}});
 }

@@ -5,14 +5,19 @@
 #include <vector>
 
 #include <tessera/exec/cpu.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/symmetric.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/laws/map/divergence.hpp>
+#include <tessera/testing/laws/quantizer.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 
 #include "../../examples/papers/distillation_loss_trial.hpp"
+#include "../../examples/papers/eight_bit_adam_trial.hpp"
 #include "../../examples/papers/float8_attention_trial.hpp"
 #include "../../examples/papers/group_scaled_linear_trial.hpp"
 #include "../../examples/papers/kivi_decode_trial.hpp"
+#include "../../examples/papers/kvtc_trial.hpp"
 #include "../../examples/papers/policy_gradient_loss_trial.hpp"
 #include "../../examples/papers/preference_loss_trial.hpp"
 #include "../../examples/papers/quest_selection_trial.hpp"
@@ -52,6 +57,8 @@ TEST_CASE("the programs of papers are right whatever the extents", "[host][threa
                                      {{{1, 1, 0, 1, 1}}, {{3, 4, 2, 1, 3}}, {{4, 9, 3, 7, 4}}, {{1, 300, 1, 129, 65}}});
   check_trial<softmax_top_k_trial>(exec, {{1, 1}, {7, 8}, {2, 7}, {3, 8193}});
   check_trial<float8_attention_trial>(exec, {{1, 1, 16}, {1, 129, 64}});
+  check_trial<eight_bit_adam_trial>(exec, {{0, 2}, {4, 1}, {1024, 7}, {2044, 2}, {2048, 1}, {4100, 40}});
+  check_trial<kvtc_trial>(exec, {{1, true}, {257, false}});
 }
 
 TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
@@ -67,6 +74,31 @@ TEST_CASE("the programs of papers keep the rules for programs", "[host]") {
   check_trial<preference_loss_trial>(exec, {{{2, 9, 1, 300, 9}}});
   check_trial<softmax_top_k_trial>(exec, {{2, 300}});
   check_trial<float8_attention_trial>(exec, {{1, 70, 16}});
+  check_trial<eight_bit_adam_trial>(exec, {{2052, 2}});
+  check_trial<kvtc_trial>(exec, {{258, false}});
+}
+
+TEST_CASE("8-bit Adam takes other blocks and quantizers, and dynamic codes keep the laws", "[host]") {
+  using namespace tessera_examples;
+  using plain = eight_bit_adam<symmetric_quantizer<8, 256>, scaled_float_quantizer<float8_e4m3, 256>>;
+  CHECK(eight_bit_adam_trial::run<plain>(cpu{.threads = 1}, {1028, 20}).error <= eight_bit_adam_trial::bound);
+  std::vector<float> values{0.0F, 1.0F, 0.1F, 0.099F, 1e-7F, 1e-8F};
+  for (std::uint64_t i = 0; i < 500; ++i) {  // of seven decades
+    values.push_back(testing::student_t{}.value(3, i) * std::pow(10.0F, -static_cast<float>(i % 8)));
+  }
+  auto const with_sign = testing::check_laws<dynamic_quantizer<2048, true>>(values);
+  CAPTURE(with_sign.text());
+  CHECK(with_sign.is_empty());
+  for (float& value : values) {
+    value = std::fabs(value);
+  }
+  auto const without = testing::check_laws<dynamic_quantizer<2048, false>>(values);
+  CAPTURE(without.text());
+  CHECK(without.is_empty());
+  dynamic_quantizer<2048, true> const codes;
+  auto const params = codes.fit(1.0F);
+  CHECK(std::fabs(codes.decode(0x7f, params) - 1.0F) <= 1e-6F);
+  CHECK(std::fabs(codes.decode(0x40, params) - (0.1F + 0.45F / 64) / codes.highest) <= 1e-6F);
 }
 
 TEST_CASE("policy gradients and preferences are right whatever is optimised", "[host]") {
