@@ -91,16 +91,15 @@ distillation_problem<T> full_problem(tessera::distillation_shape const& shape, t
   return p;
 }
 
-/// Budgets of the workspace for 513 to 767 tokens of an operand type T, with which forward passes have parts of 256
+/// Budgets of the workspace for 513 to 1024 tokens of an operand type T, with which forward passes have parts of 256
 /// tokens where they read logits twice; keep gradients by logits of 512 tokens; keep all, in parts of 512; and keep all
-/// in one part. `beside`: more bytes, for rows of sources.
+/// in one part.
 template <class T>
-std::vector<std::int64_t> budgets_of_tokens(tessera::distillation_shape const& shape, std::int64_t beside = 0) {
+std::vector<std::int64_t> budgets_of_tokens(tessera::distillation_shape const& shape) {
   std::int64_t const entries = tessera::align_up(shape.vocabulary, std::int64_t{64});
   std::int64_t const logits = 8 * entries;
   std::int64_t const gradient = entries * static_cast<std::int64_t>(sizeof(T));
-  return {256 * logits + beside, 512 * (logits + gradient) + beside, 512 * logits + shape.tokens * gradient + beside,
-          std::int64_t{1} << 30};
+  return {256 * logits, 512 * (logits + gradient), 512 * logits + shape.tokens * gradient, std::int64_t{1} << 30};
 }
 
 /// How many tokens' gradients by logits a plan has room to keep.

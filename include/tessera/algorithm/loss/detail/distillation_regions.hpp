@@ -67,7 +67,7 @@ struct distillation_cut {
                    distillation_use use)
       : stride(align_up(of.vocabulary, whole)) {
     constexpr std::int64_t usual_budget = std::int64_t{384} << 20;
-    constexpr std::int64_t most_of_band = std::int64_t{64} << 20;
+    constexpr std::int64_t most_of_band = std::int64_t{256} << 20;  // enough for a wave of tiles
     std::int64_t const budget = options.workspace_budget > 0 ? options.workspace_budget : usual_budget;
     std::int64_t const of_bands =
         size * ((HasSource ? band_stride(of.channels) : 0) + (TeacherHasSource ? band_stride(of.teacher_channels) : 0));
