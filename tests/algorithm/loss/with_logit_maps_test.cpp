@@ -88,7 +88,7 @@ TEST_CASE("a map of one side alone leaves the other's logits, and reads only ent
   });
 }
 
-TEST_CASE("maps of logits are told of tokens in parts of these, and where gradients are kept", "[host]") {
+TEST_CASE("maps of logits are told of tokens in parts of these, and where gradients are kept", "[host][threads]") {
   auto p = make_distillation_problem<float>({600, 70, 8, 8});
   auto const heat = heat_of(600, 2.0F);
   p.map = p.teacher_map = in_double(heat);

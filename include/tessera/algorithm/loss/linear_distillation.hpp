@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Distillation of a linear classifier: how far a student's distributions are from those of a teacher that is given by
-/// its own hidden states and classifier, with the student's gradients. Neither's logits are ever in memory as a whole.
+/// its own hidden states and classifier, with the student's gradients. Logits are in memory part by part.
 ///
 ///     #include <tessera/algorithm/loss/linear_distillation.hpp>
 ///     #include <tessera/map/reverse_kl.hpp>
@@ -28,11 +28,18 @@
 /// fp8 with scales: with_classifier.hpp, with_teacher_classifier.hpp. Maps of logits: with_logit_maps.hpp. Classifiers
 /// that are spread over ranks: vocabulary_parallel_distillation.hpp.
 ///
-/// Cost: products of tokens x vocabulary x channels: two in the forward pass (four where the Divergence is no mean of
-/// log-ratios) and four in the backward pass, of which two make the logits again; a gradient that is null costs none.
-/// Beside the products each part's logits are written and read once in fp32 and gradients by logits twice in 16 bits:
-/// 16 bytes of each token and entry in the forward pass, 24 in the backward pass. Products are those of
-/// algorithm/gemm/linear.hpp, with its speed on each architecture.
+/// Cost: products of tokens x vocabulary x channels, as many as distillation_options::workspace_budget has room for; a
+/// gradient that is null costs none. Programs beside them move bytes of each token and entry, here for 16 bits:
+///
+///     the budget has room for                            products            bytes
+///     a part of the vocabulary (0: 384 MiB)              2 + 4 (4 + 4*)      16 + 24 (32 + 24*)
+///     logits of 256 tokens, 8 bytes an entry             2 + 4               16 + 24 (24 + 24*)
+///     those, and gradients of all tokens, 2 bytes        2 + 2               26 + 8 (34 + 8*)
+///
+/// * Divergences that are no mean of log-ratios, as jensen_shannon, read logits again once both log-sum-exps are known.
+/// With room for gradients by logits of some tokens the others' are made again. They are kept for losses that are
+/// reduced, whose upstream gradient is one number: without loss_reduction, each token's would be rounded to 16 bits
+/// once more. Products are those of algorithm/gemm/linear.hpp, with its speed on each architecture.
 ///
 /// Precision: logits, log-sum-exps and divergences are fp32, sums over tokens double. G is rounded to the type of the
 /// operands, after all tokens' factors were divided by the largest; gradients are summed in fp32 and rounded once.
@@ -140,7 +147,8 @@ struct linear_distillation {
   }
 
   /// Enqueues the loss, in a workspace of plan_forward() or plan_backward(), in which it may keep gradients by logits
-  /// (see workspace_budget). `exchange`: what vocabulary_parallel gives, whose ranks have other parts of the vocabulary.
+  /// (see workspace_budget). `exchange`: what vocabulary_parallel gives, whose ranks have other parts of the
+  /// vocabulary.
   template <Executor Exec, class Exchange = detail::no_exchange>
   static void forward(Exec const& exec, inputs const& in, distillation_options const& options,
                       distillation_outputs const& out, workspace const& space, Exchange const& exchange = {}) {

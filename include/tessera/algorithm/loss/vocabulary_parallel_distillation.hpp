@@ -30,10 +30,11 @@
 ///
 /// Memory: that of the distillation of the rank's entries, and for each token (20 or 36) * ranks bytes. Parts are of
 /// entries whatever the budget, since ranks exchange states of all tokens at once: a larger one makes larger parts, but
-/// no gradients by logits are kept, and the forward pass has its products twice where both log-sum-exps come first. Errors: as
-/// linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the
-/// others to its Communicator. What ranks were called with is compared as in vocabulary_parallel.hpp, by another
-/// all_gather of 48 bytes.
+/// no gradients by logits are kept, and the forward pass has its products twice where both log-sum-exps come first.
+///
+/// Errors: as linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws
+/// leaves the others to its Communicator. What ranks were called with is compared as in vocabulary_parallel.hpp, by
+/// another all_gather of 48 bytes.
 #pragma once
 
 #include <cstddef>

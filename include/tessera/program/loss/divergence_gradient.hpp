@@ -15,10 +15,10 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/turn_rows.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
-#include <tessera/program/loss/turn_rows.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/staged_tile.hpp>
@@ -108,8 +108,8 @@ struct scale_kept_gradients {
 template <Divergence D, class T, LogitMap Map = identity_logits>
 struct differentiate_divergence {
   static constexpr int lanes = 256;
-  static constexpr int edge = turned_tile<T>::edge;  ///< tokens and entries of a tile
-  using scratch_type = turned_tile<T>;
+  static constexpr int edge = detail::turned_tile<T>::edge;  ///< tokens and entries of a tile
+  using scratch_type = detail::turned_tile<T>;
 
   D divergence;                           ///< of the teacher's and the student's distributions
   logit_scaling<T> scaling;               ///< how sums became the student's logits
@@ -154,8 +154,8 @@ struct differentiate_divergence {
   }
 
  private:
-  static constexpr int size = tile_chunk<T>::size;       ///< elements of a chunk of 16 bytes
-  static constexpr int in_row = turned_tile<T>::in_row;  ///< chunks of a row of a tile
+  static constexpr int size = tile_chunk<T>::size;               ///< elements of a chunk of 16 bytes
+  static constexpr int in_row = detail::turned_tile<T>::in_row;  ///< chunks of a row of a tile
 
   /// The gradients of a chunk of entries; zeros beyond the part and the tokens.
   TESSERA_FN tile_chunk<T> by_sums(std::int64_t token, std::int64_t entry) const {

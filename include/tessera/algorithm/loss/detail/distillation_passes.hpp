@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `distillation_passes`: what both passes of algorithm/loss/linear_distillation.hpp do with logits of a part, which has
-/// some tokens and some entries; and the forward pass's walk over parts.
+/// `distillation_passes`: what both passes of algorithm/loss/linear_distillation.hpp do with logits of a part, some
+/// tokens and some entries; and the forward pass's walk over parts.
 #pragma once
 
 #include <cstdint>

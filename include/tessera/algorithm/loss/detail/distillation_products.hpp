@@ -16,9 +16,9 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/map/divergence.hpp>
+#include <tessera/program/loss/detail/turn_rows.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
-#include <tessera/program/loss/turn_rows.hpp>
 #include <tessera/tile/source/converted.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `turn_rows`: writes a matrix transposed, with zeros behind it, for products that take the rows of both operands along
-/// what is summed. `turned_tile` is the tile in which a group does so.
+/// `turn_rows`: writes a matrix transposed, with zeros behind it, for products that sum along rows of both operands.
+/// `turned_tile` is the tile in which a group does so.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 namespace tessera {
 inline namespace v0 {
+namespace detail {
 
 /// A tile that a group fills by rows and writes by columns, 16 bytes at a time.
 template <class T>
@@ -84,5 +85,6 @@ struct turn_rows {
   static constexpr std::int64_t edge = scratch_type::edge;
 };
 
+}  // namespace detail
 }  // namespace v0
 }  // namespace tessera
