@@ -88,8 +88,9 @@ __device__ inline double slope_of(known_divergence kind, double log_p, double lo
 }
 
 /// Makes gradients by logits of the student's logits, in place. A block of 256 threads takes a token.
-__global__ inline void differentiate_in_double(known_divergence kind, tessera::matrix_view<double> student,
-                                               tessera::matrix_view<double> teacher, double factor) {
+template <class Number>
+__global__ void differentiate_in_double(known_divergence kind, tessera::matrix_view<Number> student,
+                                        tessera::matrix_view<Number> teacher, double factor) {
   std::int64_t const count = student.extent(1);
   double* const a = &student(blockIdx.x, 0);
   double const* const b = &teacher(blockIdx.x, 0);

@@ -369,16 +369,6 @@ constexpr divergence_kind divergence_kind_of =
     : std::is_same_v<D, tessera::reverse_kl> ? divergence_kind::reverse
                                              : divergence_kind::jensen_shannon;
 
-/// How far results are from others.
-template <class T>
-double distance_of(std::vector<T> const& a, std::vector<T> const& b) {
-  std::vector<double> wanted;
-  for (T const value : b) {
-    wanted.push_back(as_double(value));
-  }
-  return relative_distance(a, wanted);
-}
-
 /// Compares both passes with the formulas.
 template <class D, class Gradient, class T, class Exec>
 void check_distillation(Exec const& exec, distillation_problem<T> const& p, double tolerance) {
