@@ -54,7 +54,7 @@ TESSERA_FN constexpr std::int64_t distillation_part_entries(std::int64_t tokens,
 
 /// What a distillation has memory for.
 struct distillation_room {
-  std::int64_t tokens;
+  std::int64_t tokens;    ///< of the call
   std::int64_t logits;    ///< bytes of a token's logits, of both sides and the whole vocabulary
   std::int64_t gradient;  ///< bytes of its gradient by logits; 0: none are kept
   std::int64_t budget;    ///< bytes of what is kept and of the parts

@@ -32,10 +32,10 @@ struct distillation_use {
 
 /// Tokens and entries whose logits are in memory at a time.
 struct distillation_part {
-  std::int64_t first_token;
-  std::int64_t tokens;
-  std::int64_t first;    ///< entry
-  std::int64_t entries;  ///< how many
+  std::int64_t first_token;  ///< number of the first token
+  std::int64_t tokens;       ///< how many
+  std::int64_t first;        ///< number of the first entry
+  std::int64_t entries;      ///< how many
 };
 
 /// Elements of a list from one on; of no list none.
