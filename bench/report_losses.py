@@ -12,13 +12,17 @@ def distillation_table():
                             ("jensen_shannon", "Jensen-Shannon")]:
             rows += [(f"{label}, {name}: {how}", f"{benchmark}/bf16/spread/{size}") for how, benchmark in [
                 ("tessera from C++", f"linear_distillation/{kind}/forward_backward"),
+                *((f"tessera from C++, with up to {most} GiB",
+                   f"linear_distillation/{kind}/forward_backward_{most}GiB")
+                  for most in [1, 4, 6] if kind != "reverse_kl"),
                 ("torch.compile", f"torch_compile/distillation/{kind}"),
                 ("torch.compile by 1024 tokens", f"torch_chunks/distillation/{kind}"),
                 ("PyTorch", f"torch_eager/distillation/{kind}"),
                 ("Liger Kernel in Triton", f"liger/distillation/{kind}")]]
     return ("loss and gradients of a student, 8192 tokens, from a teacher with as many channels",
                  ["time, ms", "the exact cross-entropy alone, ms", "speed of products relative to that",
-                  "extra memory, MiB"], rows)
+                  "extra memory, MiB", "relative error of the hidden states' gradient",
+                  "relative error of the classifier's gradient"], rows)
 
 
 def sequences_table():

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include <tessera/algorithm/loss/linear_distillation.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/workspace.hpp>
 #include <tessera/map/forward_kl.hpp>
 #include <tessera/map/reverse_kl.hpp>
 #include <tessera/testing/generators.hpp>
@@ -71,6 +73,45 @@ void add_biases(distillation_problem<T>& p) {
     p.bias.push_back(tessera::store<T>(tessera::testing::gauss{0.7}.value(26, entry)));
     p.teacher_bias.push_back(tessera::store<T>(tessera::testing::gauss{0.9}.value(27, entry)));
   }
+}
+
+/// A problem with everything that an option can turn on.
+template <class T>
+distillation_problem<T> full_problem(tessera::distillation_shape const& shape, tessera::loss_reduction reduction) {
+  auto p = make_distillation_problem<T>(shape, true);
+  p.options.reduction = reduction;
+  p.options.temperature = 1.5F;
+  p.options.softcap = 4.0F;
+  p.options.teacher_softcap = 5.0F;
+  p.options.workspace_budget = 1;  // parts of 128 entries
+  std::int64_t const losses = reduction == tessera::loss_reduction::none ? shape.tokens : 1;
+  for (std::int64_t i = 0; i < losses; ++i) {
+    p.upstream.push_back(tessera::testing::gauss{}.value(31, static_cast<std::uint64_t>(i)) - 0.25F);
+  }
+  return p;
+}
+
+/// Budgets of the workspace for 513 to 1024 tokens of an operand type T, with which forward passes have parts of 256
+/// tokens where they read logits twice; keep gradients by logits of 512 tokens; keep all, in parts of 512; and keep all
+/// in one part.
+template <class T>
+std::vector<std::int64_t> budgets_of_tokens(tessera::distillation_shape const& shape) {
+  std::int64_t const entries = tessera::align_up(shape.vocabulary, std::int64_t{64});
+  std::int64_t const logits = 8 * entries;
+  std::int64_t const gradient = entries * static_cast<std::int64_t>(sizeof(T));
+  return {256 * logits, 512 * (logits + gradient), 512 * logits + shape.tokens * gradient, std::int64_t{1} << 30};
+}
+
+/// How many tokens' gradients by logits a plan has room to keep.
+template <class T>
+std::int64_t kept_tokens(tessera::workspace_plan const& plan, tessera::distillation_shape const& shape) {
+  std::int64_t const row = tessera::align_up(shape.vocabulary, std::int64_t{64}) * static_cast<std::int64_t>(sizeof(T));
+  for (auto const& entry : plan.entries()) {
+    if (entry.name == "gradients by logits that are kept") {
+      return entry.bytes / row;
+    }
+  }
+  return -1;
 }
 
 /// What distillation is, in double.

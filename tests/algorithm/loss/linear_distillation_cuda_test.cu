@@ -71,6 +71,15 @@ TEMPLATE_TEST_CASE("distillation on a GPU takes every option, in parts, by its f
     add_biases(p);
     check_distillation<TestType, float>(strict_executor(), p, 4e-3);
   }
+  distillation_shape const shape{600, 520, 72, 40};
+  auto p = make_distillation_problem<bfloat16>(shape, true);
+  p.options.softcap = 4.0F;
+  p.upstream = {0.375F};
+  add_biases(p);
+  for (std::int64_t const budget : budgets_of_tokens<bfloat16>(shape)) {
+    p.options.workspace_budget = budget;
+    check_distillation<TestType, bfloat16>(strict_executor(), p, 4e-3);
+  }
 }
 
 TEST_CASE("distillation on a GPU takes fp16 and tf32's floats", "[cuda]") {
@@ -78,14 +87,17 @@ TEST_CASE("distillation on a GPU takes fp16 and tf32's floats", "[cuda]") {
   auto half = make_distillation_problem<float16>({130, 700, 64, 64});
   half.upstream = {1e-6F};
   check_distillation<forward_kl, float>(strict_executor(), half, 6e-4);
-  auto const single = make_distillation_problem<float>({130, 700, 64, 64});
+  auto single = make_distillation_problem<float>({130, 700, 64, 64});
+  check_distillation<reverse_kl, float>(cuda{}, single, 2e-5);
+  half.options.workspace_budget = single.options.workspace_budget = std::int64_t{1} << 30;  // gradients are kept
+  check_distillation<forward_kl, float>(strict_executor(), half, 6e-4);
   check_distillation<reverse_kl, float>(cuda{}, single, 2e-5);
 }
 
 TEST_CASE("distillation on a GPU gives the same bits each time", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_distillation_problem<bfloat16>({301, 1001, 136, 72}, true);
-  p.options.workspace_budget = 1;
+  p.options.workspace_budget = GENERATE(std::int64_t{1}, std::int64_t{1} << 30);
   using loss = linear_distillation<bfloat16, jensen_shannon>;
   auto const first = run_distillation<loss, float>(cuda{}, p);
   for (int i = 0; i < 3; ++i) {
@@ -99,7 +111,7 @@ TEST_CASE("distillation on a GPU gives the same bits each time", "[cuda]") {
 TEST_CASE("distillation on a GPU adds gradients to those in fp32 that are there", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto p = make_distillation_problem<bfloat16>({301, 1001, 136, 72}, true);
-  p.options.workspace_budget = 1;
+  p.options.workspace_budget = GENERATE(std::int64_t{1}, std::int64_t{1} << 30);
   using loss = linear_distillation<bfloat16>;
   auto const once = run_distillation<loss, float>(strict_executor(), p);
   auto const twice = run_distillation<loss, float>(strict_executor(), p, {}, 2);
@@ -124,10 +136,11 @@ TEST_CASE("distillation on a GPU adds gradients to those in fp32 that are there"
 
 TEST_CASE("a user's own divergence is distilled on a GPU as on a CPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  auto const p = make_distillation_problem<bfloat16>({65, 300, 32, 40});
+  auto p = make_distillation_problem<bfloat16>({65, 300, 32, 40});
   using loss = linear_distillation<bfloat16, squared_distance>;
-  auto const there = run_distillation<loss, float>(cuda{}, p);
   auto const here = run_distillation<loss, float>(cpu{}, p);
+  p.options.workspace_budget = GENERATE(std::int64_t{0}, std::int64_t{1} << 30);
+  auto const there = run_distillation<loss, float>(cuda{}, p);
   CHECK(std::fabs(there.loss[0] - here.loss[0]) <= 1e-5F);
   CHECK(relative_distance(there.hidden, std::vector<double>(here.hidden.begin(), here.hidden.end())) <= 4e-3);
 }

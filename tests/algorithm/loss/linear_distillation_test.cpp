@@ -27,26 +27,6 @@
 using namespace tessera;
 using namespace tessera_test;
 
-namespace {
-
-/// Everything that an option can turn on.
-template <class T>
-distillation_problem<T> full_problem(distillation_shape const& shape, loss_reduction reduction) {
-  auto p = make_distillation_problem<T>(shape, true);
-  p.options.reduction = reduction;
-  p.options.temperature = 1.5F;
-  p.options.softcap = 4.0F;
-  p.options.teacher_softcap = 5.0F;
-  p.options.workspace_budget = 1;  // parts of 128 entries
-  std::int64_t const losses = reduction == loss_reduction::none ? shape.tokens : 1;
-  for (std::int64_t i = 0; i < losses; ++i) {
-    p.upstream.push_back(testing::gauss{}.value(31, static_cast<std::uint64_t>(i)) - 0.25F);
-  }
-  return p;
-}
-
-}  // namespace
-
 TEMPLATE_TEST_CASE("distillation is its formula, in extents around its tiles", "[host][threads]", forward_kl,
                    reverse_kl, jensen_shannon) {
   cpu const exec{.threads = 2};
@@ -145,7 +125,9 @@ TEST_CASE("the betas of jensen_shannon are used", "[host]") {
 }
 
 TEST_CASE("tokens of weight 0 do not count, even with logits that overflow", "[host]") {
+  std::int64_t const budget = GENERATE(std::int64_t{0}, std::int64_t{1} << 30);
   auto p = make_distillation_problem<float>({8, 70, 4, 4}, true);
+  p.options.workspace_budget = budget;
   REQUIRE(p.weights[3] == 0.0F);
   for (std::size_t i = 12; i < 16; ++i) {
     p.teacher_hidden[i] = 3e38F;
@@ -159,6 +141,11 @@ TEST_CASE("tokens of weight 0 do not count, even with logits that overflow", "[h
   CHECK(std::fabs(static_cast<double>(found.loss[0]) - expected.loss) <= 1e-5);
   CHECK(relative_distance(found.hidden, expected.hidden) <= 2e-5);
   CHECK(relative_distance(found.classifier, expected.classifier) <= 2e-5);
+  p.weights.assign(8, 1.0F);
+  p.upstream = {0.0F};  // nor does any where the loss does not
+  auto const unused = run_distillation<linear_distillation<float>, float>(cpu{.threads = 1}, p);
+  CHECK(std::all_of(unused.hidden.begin(), unused.hidden.end(), [](float value) { return value == 0.0F; }));
+  CHECK(std::all_of(unused.bias.begin(), unused.bias.end(), [](float value) { return value == 0.0F; }));
   p.weights.assign(8, 0.0F);  // a mean of nothing
   auto const nothing = run_distillation<linear_distillation<float>, float>(cpu{.threads = 1}, p);
   CHECK(nothing.loss[0] == 0.0F);
@@ -168,19 +155,23 @@ TEST_CASE("tokens of weight 0 do not count, even with logits that overflow", "[h
 }
 
 TEST_CASE("a NaN among a teacher's hidden states reaches its token alone, and the classifier", "[host]") {
+  auto const kept = GENERATE(false, true);
   auto p = make_distillation_problem<float>({8, 70, 4, 4});
-  p.options.reduction = loss_reduction::none;
+  p.options.reduction = kept ? loss_reduction::sum : loss_reduction::none;
+  p.options.workspace_budget = std::int64_t{1} << 30;
   p.teacher_hidden[5] = std::numeric_limits<float>::quiet_NaN();  // token 1
   auto const found = run_distillation<linear_distillation<float>, float>(cpu{.threads = 1}, p);
   for (std::size_t i = 0; i < 8; ++i) {
-    CHECK(std::isnan(found.loss[i]) == (i == 1));
+    CHECK(std::isnan(found.divergence[i]) == (i == 1));
+    CHECK(std::isnan(found.loss[kept ? 0 : i]) == (kept || i == 1));
     CHECK(std::isnan(found.hidden[4 * i]) == (i == 1));
   }
   CHECK(std::isnan(found.classifier[0]));
 }
 
 TEST_CASE("no tokens have a mean of 0 and a classifier's gradient of 0", "[host]") {
-  auto const p = make_distillation_problem<float>({0, 70, 4, 4});
+  auto p = make_distillation_problem<float>({0, 70, 4, 4});
+  p.options.workspace_budget = GENERATE(std::int64_t{0}, std::int64_t{1} << 30);
   auto const found = run_distillation<linear_distillation<float>, float>(cpu{.threads = 1}, p);
   CHECK(found.loss[0] == 0.0F);
   for (float const value : found.classifier) {
@@ -232,8 +223,9 @@ struct two_passes {
 }  // namespace
 
 TEST_CASE("a backward pass of distillation refuses another forward pass, and gives NaN", "[host]") {
-  for (int change = -1; change < 6; ++change) {
+  for (int change = -1; change < 8; ++change) {
     two_passes passes;
+    passes.p.options.workspace_budget = change == 6 ? std::int64_t{1} << 30 : 0;
     if (change >= 0) {
       passes.forward();
       CHECK(passes.backward() == "");
@@ -245,11 +237,13 @@ TEST_CASE("a backward pass of distillation refuses another forward pass, and giv
     : change == 2 ? static_cast<void>(p.teacher_classifier[3] += 1.0F)
     : change == 3 ? static_cast<void>(p.weights[0] += 1.0F)
     : change == 4 ? static_cast<void>(p.options.temperature = 2.0F)
-                  : static_cast<void>(p.options.teacher_softcap = 9.0F);
+    : change == 5 ? static_cast<void>(p.options.teacher_softcap = 9.0F)
+                  : static_cast<void>(p.options.workspace_budget ^= std::int64_t{1} << 30);  // kept, or not
     CAPTURE(change);
     CHECK_THAT(passes.backward(), contains(change < 0   ? "there is no forward() in the workspace"
                                            : change < 4 ? "had other inputs"
-                                                        : "had other options"));
+                                           : change < 6 ? "had other options"
+                                                        : "was of another plan"));
     CHECK(std::isnan(passes.hidden[0]));
     CHECK(std::isnan(passes.classifier[279]));
   }
@@ -295,6 +289,15 @@ TEST_CASE("a gradient that is not wanted is not written, and costs no product", 
   CHECK(passes.hidden == std::vector<float>(36, -7.0F));
   std::vector<float> bias(70);
   CHECK(run({.bias = bias}) == 2);
+  passes.p.options.workspace_budget = std::int64_t{1} << 30;  // gradients by logits are kept
+  counter.products = 0;
+  passes.forward();
+  CHECK(counter.products == 2);
+  counter.products = 0;
+  CHECK(passes.backward() == "");
+  CHECK(counter.products == 2);  // both gradients
+  CHECK(relative_distance(passes.hidden, doubles_of(hidden)) <= 1e-5);
+  CHECK(relative_distance(passes.classifier, doubles_of(classifier)) <= 1e-5);
 }
 
 TEST_CASE("gradients are added to those in fp32 that are there, where that is asked for", "[host]") {
@@ -338,12 +341,14 @@ TEST_CASE("gradients are added to those in fp32 that are there, where that is as
 
 TEST_CASE("a workspace for the forward pass alone is smaller, and does for it", "[host]") {
   two_passes passes;
-  auto const plan = two_passes::loss::plan_forward(passes.exec, passes.p.shape);
-  CHECK(plan.bytes() < two_passes::loss::plan_backward<float>(passes.exec, passes.p.shape).bytes());
+  auto& options = passes.p.options;
+  options.workspace_budget = GENERATE(std::int64_t{0}, std::int64_t{1} << 30);
+  auto const plan = two_passes::loss::plan_forward(passes.exec, passes.p.shape, options);
+  CHECK(plan.bytes() < two_passes::loss::plan_backward<float>(passes.exec, passes.p.shape, options).bytes());
   passes.forward();
   float const expected = passes.value[0];
   passes.value[0] = NAN;
-  two_passes::loss::forward(passes.exec, passes.in(), {}, {passes.value}, workspace(plan, passes.memory));
+  two_passes::loss::forward(passes.exec, passes.in(), options, {passes.value}, workspace(plan, passes.memory));
   CHECK(passes.value[0] == expected);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Distillation whose logits go through maps is its formula, and its gradients are those of the mapped logits.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -85,6 +86,21 @@ TEST_CASE("a map of one side alone leaves the other's logits, and reads only ent
   check_mapped<of_teacher, forward_kl, float>(cpu{.threads = 1}, p, 2e-5, [&](auto& in) {
     in.teacher_map = {prior, 0.5F};
   });
+}
+
+TEST_CASE("maps of logits are told of tokens in parts of these, and where gradients are kept", "[host][threads]") {
+  auto p = make_distillation_problem<float>({530, 70, 8, 8});
+  auto const heat = heat_of(530, 2.0F);
+  p.map = p.teacher_map = in_double(heat);
+  using loss = with_logit_maps<linear_distillation<float, jensen_shannon>, heated_by_token, heated_by_token>;
+  auto const change = [&](auto& in) {
+    in.map = {heat, 2.0F};
+    in.teacher_map = {heat, 2.0F};
+  };
+  for (std::size_t const which : {0, 1}) {
+    p.options.workspace_budget = budgets_of_tokens<float>(p.shape)[which];
+    check_mapped<loss, jensen_shannon, float>(cpu{.threads = 2}, p, 3e-5, change);
+  }
 }
 
 TEST_CASE("steep maps of logits do not overflow gradients in fp16", "[host]") {

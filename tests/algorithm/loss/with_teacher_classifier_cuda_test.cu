@@ -21,4 +21,6 @@ TEST_CASE("classifiers of distillation are sources on a GPU, too", "[cuda]") {
   check_stored_distillation<master_rows, row_scaled<bfloat16>, bfloat16>(exec, p, 4e-3);
   p.options.workspace_budget = 0;
   check_stored_distillation<row_scaled<bfloat16>, row_scaled<bfloat16>, float>(exec, p, 4e-3);
+  p.options.workspace_budget = std::int64_t{8} << 20;  // gradients by logits are kept
+  check_stored_distillation<row_scaled<bfloat16>, row_scaled<bfloat16>, float>(exec, p, 4e-3);
 }

@@ -58,6 +58,12 @@ TEST_CASE("sources take every option of distillation, in several parts, on every
   check_stored_distillation<in_fp8, master_rows, float, cpu, reverse_kl>(cpu{.threads = 2}, p, 4e-3);
   check_stored_distillation<in_fp8, in_fp8, float, testing::adversary, jensen_shannon>(testing::adversary{.seed = 4}, p,
                                                                                        4e-3);
+  auto by_tokens = full_problem<bfloat16>({300, 301, 48, 96});
+  std::int64_t const bands = 256 * (48 + 96) * 2;  // which are shorter than the vocabulary, in two parts of tokens
+  by_tokens.options.workspace_budget = 256 * 8 * 320 + bands;
+  check_stored_distillation<in_fp8, in_fp8, float, cpu, jensen_shannon>(cpu{.threads = 2}, by_tokens, 4e-3);
+  by_tokens.options.workspace_budget = std::int64_t{1} << 30;  // gradients by logits are kept
+  check_stored_distillation<in_fp8, in_fp8, float, cpu, jensen_shannon>(cpu{.threads = 2}, by_tokens, 4e-3);
 }
 
 TEST_CASE("sources of other types are distilled", "[host][threads]") {

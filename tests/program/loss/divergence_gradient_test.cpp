@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
@@ -90,6 +91,12 @@ TEMPLATE_TEST_CASE("gradients by logits lie row after row and transposed, with z
                                                                    {gradient.data(), {tokens, padded_entries}},
                                                                    {turned.data(), {entries, padded_tokens}}};
       testing::adversary{.seed = 8}.run(program, program.groups());
+      auto alone = program;
+      std::vector<TestType> of_rows(gradient.size(), poison);
+      alone.gradient.data = of_rows.data();
+      alone.turned = {};
+      testing::adversary{.seed = 9}.run(alone, alone.groups());
+      CHECK(std::memcmp(of_rows.data(), gradient.data(), gradient.size() * sizeof(TestType)) == 0);
       int wrong = 0;
       for (std::int64_t i = 0; i < padded_tokens; ++i) {
         for (std::int64_t j = 0; j < padded_entries; ++j) {
@@ -122,4 +129,22 @@ TEST_CASE("sums of products are scaled and added to what was there", "[host]") {
   std::vector<float> const before = {1.0F, 2.0F, 3.0F, 4.0F};
   CHECK(scaled_and_added{&scale, {}}(3.0F, 1, 1) == 1.5F);
   CHECK(scaled_and_added{&scale, {before.data(), {2, 2}}}(3.0F, 1, 0) == 4.5F);
+  float const nothing = 0.0F;
+  CHECK(scaled_and_added{&nothing, {}}(NAN, 1, 1) == 0.0F);
+  CHECK(scaled_and_added{&nothing, {before.data(), {2, 2}}}(infinity, 1, 0) == 3.0F);
+}
+
+TEST_CASE("the last factor of gradients that are kept has what the forward pass did not know", "[host]") {
+  std::vector<float> const divisor = {3.0F};
+  std::vector<float> const scale = {0.25F};
+  std::vector<float> const upstream = {-8.0F};
+  for (int wrong = 0; wrong < 3; ++wrong) {
+    std::vector<float> const verdicts = {wrong == 1 ? NAN : 1.0F, wrong == 2 ? NAN : 1.0F};
+    std::vector<float> late(1, 7.0F);
+    testing::adversary{.seed = 2}.run(scale_kept_gradients{divisor, scale, upstream, verdicts, late}, 1);
+    CHECK(std::isnan(late[0]) == (wrong != 0));
+    CHECK((wrong != 0 || late[0] == -6.0F));
+    cpu{.threads = 1}.run(scale_kept_gradients{divisor, scale, {}, verdicts, late}, 1);
+    CHECK((wrong != 0 || late[0] == 0.75F));
+  }
 }

@@ -33,8 +33,12 @@ struct distillation_options {
   float temperature = 1.0F;
   float softcap = 0.0F;          ///< the student's logits become softcap * tanh(logit / softcap); 0: no softcap
   float teacher_softcap = 0.0F;  ///< the same for the teacher's
-  /// The most bytes of the workspace that hold logits and gradients of a part of the vocabulary; 0: 384 MiB. A part has
-  /// at least 128 entries.
+  /// The most bytes of the workspace that hold logits and gradients by logits; 0: 384 MiB for a part of the vocabulary,
+  /// which has at least 128 entries. A larger one saves products (linear_distillation.hpp, cost): parts are of tokens,
+  /// with all entries, where there is room for both sides' logits of 256, and with a reduction forward() in a workspace
+  /// of plan_backward() keeps gradients by logits for backward(), of all tokens or of as many as fit beside 512 tokens'
+  /// logits. Ranks of vocabulary_parallel keep to parts of the vocabulary. Both passes must have the same budget where
+  /// gradients are kept; else backward() refuses.
   std::int64_t workspace_budget = 0;
 };
 

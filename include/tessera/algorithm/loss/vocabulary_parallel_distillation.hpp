@@ -28,10 +28,13 @@
 /// backward pass adds up the ranks' gradients of hidden states by all_reduce, in their own type: after all products, or
 /// with a side queue beside those of the last part of the classifier's gradient.
 ///
-/// Memory: that of the distillation of the rank's entries, and for each token (20 or 36) * ranks bytes. Errors: as
-/// linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws leaves the
-/// others to its Communicator. What ranks were called with is compared as in vocabulary_parallel.hpp, by another
-/// all_gather of 48 bytes.
+/// Memory: that of the distillation of the rank's entries, and for each token (20 or 36) * ranks bytes. Parts are of
+/// entries whatever the budget, since ranks exchange states of all tokens at once: a larger one makes larger parts, but
+/// no gradients by logits are kept, and the forward pass has its products twice where both log-sum-exps come first.
+///
+/// Errors: as linear_distillation, with names of vocabulary_parallel where ranks are concerned; one rank that throws
+/// leaves the others to its Communicator. What ranks were called with is compared as in vocabulary_parallel.hpp, by
+/// another all_gather of 48 bytes.
 #pragma once
 
 #include <cstddef>
@@ -69,6 +72,7 @@ namespace detail {
 template <mean_log_ratio Ratio, class Ranks>
 struct rank_exchange {
   static constexpr std::int64_t fewest_entries = 0;
+  static constexpr bool has_all_entries = false;
 
   Ranks& ranks;
   array_view<logit_pair_state> states;  ///< ranks x tokens
@@ -95,6 +99,7 @@ struct rank_exchange {
 /// Of a backward pass, which exchanges nothing before the gradients.
 struct rank_entries_only : no_exchange {
   static constexpr std::int64_t fewest_entries = 0;
+  static constexpr bool has_all_entries = false;
 };
 
 /// The workspace: what ranks share, then the rank's own distillation.
@@ -134,7 +139,8 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
                                      distillation_options const& options = {}) {
     detail::check_ranks(where, ranks);
     arguments::check_call(where, shape, options, 0);
-    typename own_loss::template regions<float> const own(where, shape, options);
+    typename own_loss::template regions<float> const own(where, shape, options,
+                                                         own_loss::template use_of<detail::rank_entries_only>);
     return regions(where, ranks, shape.tokens, has_rows, own.forward_bytes, workspace_plan::record::entries).plan;
   }
   /// The workspace that forward() and then backward() share.
@@ -143,7 +149,8 @@ struct vocabulary_parallel<linear_distillation<Operand, D, Student, Teacher>> {
                                       distillation_options const& options = {}) {
     detail::check_ranks(back, ranks);
     arguments::check_call(back, shape, options, 0);
-    typename own_loss::template regions<Gradient> const own(back, shape, options);
+    typename own_loss::template regions<Gradient> const own(back, shape, options,
+                                                            own_loss::template use_of<detail::rank_entries_only>);
     return regions(back, ranks, shape.tokens, has_rows, own.plan.bytes(), workspace_plan::record::entries).plan;
   }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Programs of distillation's gradients: `prepare_divergence_gradients` makes the factors of tokens,
-/// `differentiate_divergence` turns logits into gradients by sums, once row after row and once transposed, for the two
-/// products that follow, and `scaled_and_added` is what happens to the sums of these.
+/// Programs of distillation's gradients: `prepare_divergence_gradients` makes the factors of tokens, and
+/// `scale_kept_gradients` the last factor where those are used by a forward pass; `differentiate_divergence` turns
+/// logits into gradients by sums, row after row, or transposed as well, for the two products that follow; and
+/// `scaled_and_added` is what happens to the sums of these.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/identity_logits.hpp>
+#include <tessera/program/loss/detail/turn_rows.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -74,16 +76,40 @@ struct prepare_divergence_gradients {
   }
 };
 
+/// Makes the last factor of gradients by logits that the forward pass has made and kept: without the upstream gradient
+/// and the scale of a mean, which are one number for all tokens. Run with one group.
+struct scale_kept_gradients {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  array_view<float const> divisor;   ///< one element: prepare_divergence_gradients::late_scale of the forward pass
+  array_view<float const> scale;     ///< one element: finish_distillation::scale
+  array_view<float const> upstream;  ///< one element, or null for 1
+  array_view<float const> verdicts;  ///< 1 for each stamp that is right, else NaN
+  array_view<float> late_scale;      ///< the result, one element
+
+  template <Group G>
+  TESSERA_FN void operator()(G const& group, std::int64_t, scratch_type&) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        float product = divisor[0] * (scale[0] * (upstream.data != nullptr ? upstream[0] : 1.0F));
+        for (std::int64_t i = 0; i < verdicts.size(); ++i) {
+          product *= verdicts[i];
+        }
+        late_scale[0] = product;
+      }
+    }
+  }
+};
+
 /// Turns the logits of a part into gradients by the sums that became the student's logits, times the factors of tokens.
 /// A token with a factor of 0 has gradients of 0, whatever its logits are. T: the type of the products' operands. Map:
 /// what the student's logits go through.
 template <Divergence D, class T, LogitMap Map = identity_logits>
 struct differentiate_divergence {
   static constexpr int lanes = 256;
-  static constexpr int edge = 64;  ///< tokens and entries of a tile
-  struct scratch_type {
-    T tile[edge][edge + 4 / static_cast<int>(sizeof(T))];  ///< rows begin a bank further on
-  };
+  static constexpr int edge = detail::turned_tile<T>::edge;  ///< tokens and entries of a tile
+  using scratch_type = detail::turned_tile<T>;
 
   D divergence;                           ///< of the teacher's and the student's distributions
   logit_scaling<T> scaling;               ///< how sums became the student's logits
@@ -91,14 +117,16 @@ struct differentiate_divergence {
   matrix_view<float const> teacher;       ///< tokens x entries of the part
   array_view<divergence_row const> rows;  ///< one for each token
   array_view<float const> factors;        ///< one for each token
-  matrix_view<T> gradient;      ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
-  matrix_view<T> turned;        ///< the result: entries x tokens, whose number is rounded up; zeros beyond the tokens
+  matrix_view<T> gradient;  ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
+  /// The result transposed: entries x tokens, whose number is rounded up, zeros beyond the tokens; null: not wanted.
+  matrix_view<T> turned;
   mapped_logits<Map> map = {};  ///< of the student
 
   /// How many tiles are beside each other.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{edge}); }
   TESSERA_FN constexpr std::int64_t groups() const {
-    return across() * divide_up(turned.extent(1), std::int64_t{edge});
+    std::int64_t const tokens = turned.data != nullptr ? turned.extent(1) : gradient.extent(0);
+    return across() * divide_up(tokens, std::int64_t{edge});
   }
 
   template <Group G>
@@ -106,39 +134,28 @@ struct differentiate_divergence {
     std::int64_t const first_token = which / across() * edge;
     std::int64_t const first_entry = which % across() * edge;
     row_chunks<T> const to{gradient};
-    row_chunks<T> const to_turned{turned};
     for (int lane : group) {
       for (int i = lane; i < edge * in_row; i += lanes) {
         int const row = i / in_row;
         int const column = i % in_row * size;
         tile_chunk<T> const found = by_sums(first_token + row, first_entry + column);
-        for (int k = 0; k < size; ++k) {
-          scratch.tile[row][column + k] = found.values[k];
+        if (turned.data != nullptr) {
+          scratch.put(row, column, found);
         }
         if (first_token + row < gradient.extent(0)) {
           to.store(first_token + row, first_entry + column, found);
         }
       }
     }
-    group.sync();
-    for (int lane : group) {
-      for (int i = lane; i < edge * in_row; i += lanes) {
-        int const entry = i / in_row;
-        int const token = i % in_row * size;
-        if (first_entry + entry < turned.extent(0)) {
-          tile_chunk<T> found;
-          for (int k = 0; k < size; ++k) {
-            found.values[k] = scratch.tile[token + k][entry];
-          }
-          to_turned.store(first_entry + entry, first_token + token, found);
-        }
-      }
+    if (turned.data != nullptr) {
+      group.sync();
+      scratch.store_turned(group, turned, first_entry, first_token);
     }
   }
 
  private:
-  static constexpr int size = tile_chunk<T>::size;  ///< elements of a chunk of 16 bytes
-  static constexpr int in_row = edge / size;        ///< chunks of a row of a tile
+  static constexpr int size = tile_chunk<T>::size;               ///< elements of a chunk of 16 bytes
+  static constexpr int in_row = detail::turned_tile<T>::in_row;  ///< chunks of a row of a tile
 
   /// The gradients of a chunk of entries; zeros beyond the part and the tokens.
   TESSERA_FN tile_chunk<T> by_sums(std::int64_t token, std::int64_t entry) const {
@@ -171,6 +188,7 @@ struct differentiate_divergence {
 };
 
 /// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory, and adds what was there before.
+/// A number of 0 makes 0 of any sum, since factors of 0 mean that logits do not count.
 struct scaled_and_added {
   static constexpr bool operands_lie_along = true;  ///< since the others are written turned
 
@@ -184,7 +202,8 @@ struct scaled_and_added {
   }
   /// The value that is stored for a sum.
   TESSERA_FN constexpr float operator()(float sum, std::int64_t row, std::int64_t column) const {
-    return before.data != nullptr ? sum * *scale + before(row, column) : sum * *scale;
+    float const product = *scale == 0.0F ? 0.0F : sum * *scale;
+    return before.data != nullptr ? product + before(row, column) : product;
   }
 };
 

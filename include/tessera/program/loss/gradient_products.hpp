@@ -274,7 +274,7 @@ struct sum_gradient_columns {
 };
 
 /// Makes the gradient of the bias: sums over tiles, from the first to the last row of tiles. Writes them, or adds them
-/// to what the target holds.
+/// to what the target holds. A last factor of 0 makes 0 of any sum.
 template <class Gradient>
 struct sum_bias_gradient {
   static constexpr int lanes = 256;
@@ -294,7 +294,7 @@ struct sum_bias_gradient {
       for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
         sum += column_sums(tile, entry);
       }
-      detail::write_gradient(target[entry], sum * *scale, accumulates);
+      detail::write_gradient(target[entry], *scale == 0.0F ? 0.0F : sum * *scale, accumulates);
     });
   }
 };

@@ -25,26 +25,27 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Logits of tokens for the entries of a part, made of what the options made of sums of products.
+/// Logits of a part's tokens and entries, made of what the options made of sums of products.
 template <LogitMap Map>
 struct mapped_logits {
   [[no_unique_address]] Map map = {};  ///< not last, where nvcc 13.0 miscounts sizes
   std::int64_t first = 0;              ///< the entry of the part's first column
+  std::int64_t first_token = 0;        ///< the token of the part's first row
 
-  /// The logit of a token and a column, which the map is not called for where it is minus infinity.
-  [[nodiscard]] TESSERA_FN float operator()(float scaled, std::int64_t token, std::int64_t column) const {
+  /// The logit of a row and a column, which the map is not called for where it is minus infinity.
+  [[nodiscard]] TESSERA_FN float operator()(float scaled, std::int64_t row, std::int64_t column) const {
     if constexpr (leaves_logits<Map>) {
       return scaled;
     } else {
-      return scaled == -infinity ? scaled : map(scaled, token, first + column);
+      return scaled == -infinity ? scaled : map(scaled, first_token + row, first + column);
     }
   }
   /// The derivative of the logit by what the map was given.
-  [[nodiscard]] TESSERA_FN float slope(float scaled, std::int64_t token, std::int64_t column) const {
+  [[nodiscard]] TESSERA_FN float slope(float scaled, std::int64_t row, std::int64_t column) const {
     if constexpr (leaves_logits<Map>) {
       return 1.0F;
     } else {
-      return scaled == -infinity ? 1.0F : map.slope(scaled, token, first + column);
+      return scaled == -infinity ? 1.0F : map.slope(scaled, first_token + row, first + column);
     }
   }
 };
@@ -217,22 +218,33 @@ struct reduce_logit_pairs {
   }
   static constexpr int size = row_chunks<float const>::size;
 
-  /// Pushes a lane's pairs of a row, from a column on.
+  /// Pushes a lane's pairs of a row, from a column on: of two chunks together as long as there are two, so that more is
+  /// on its way from memory, and sums change their largest logits less often.
   TESSERA_FN void push_row(logit_pair_state& state, std::int64_t token, std::int64_t column) const {
-    row_chunks<float const> const s{student};
-    row_chunks<float const> const t{teacher};
+    constexpr std::int64_t step = std::int64_t{lanes} * size;
     std::int64_t const end = student.extent(1);
-    for (; column + size <= end; column += lanes * size) {
-      auto const of_s = s.load(token, column);
-      auto const of_t = t.load(token, column);
+    for (; column + step + size <= end; column += 2 * step) {
+      pair pairs[2 * size];
+      take<0>(pairs, token, column);
+      take<size>(pairs, token, column + step);
+      reducer{}.push_some(state, pairs);
+    }
+    for (; column + size <= end; column += step) {
       pair pairs[size];
-      for (int i = 0; i < size; ++i) {
-        pairs[i] = {map(of_s.values[i], token, column + i), of_t.values[i]};
-      }
+      take<0>(pairs, token, column);
       reducer{}.push_some(state, pairs);
     }
     for (; column < end; ++column) {  // at most one lane has the rest of the row
       reducer{}.push(state, {map(student(token, column), token, column), teacher(token, column)});
+    }
+  }
+  /// Loads the pairs of a chunk that lies inside of the row.
+  template <int First, int Count>
+  TESSERA_FN void take(pair (&pairs)[Count], std::int64_t token, std::int64_t column) const {
+    auto const of_student = row_chunks<float const>{student}.load(token, column);
+    auto const of_teacher = row_chunks<float const>{teacher}.load(token, column);
+    for (int i = 0; i < size; ++i) {
+      pairs[First + i] = {map(of_student.values[i], token, column + i), of_teacher.values[i]};
     }
   }
 };
@@ -335,13 +347,12 @@ struct add_divergences {
     per_lane<float, G> values;
     per_lane<float, G> slopes;
     for (int lane : group) {
-      values[lane] = slopes[lane] = 0.0F;
-      for (std::int64_t j = lane; j < student.extent(1); j += lanes) {
-        float const log_p = teacher(token, j) - row.teacher;
-        float const log_q = map(student(token, j), token, j) - row.student;
-        values[lane] += divergence.value(log_p, log_q);
-        slopes[lane] += divergence.slope(log_p, log_q);
+      row_sums own{0.0F, 0.0F};
+      for (std::int64_t column = std::int64_t{lane} * size; column < student.extent(1); column += lanes * size) {
+        add_chunk(own, row, token, column);
       }
+      values[lane] = own.value;
+      slopes[lane] = own.slope;
     }
     float const value = sum(group, values);
     float const slope = sum(group, slopes);
@@ -350,6 +361,27 @@ struct add_divergences {
       if (is_first(lane)) {
         rows[token].value += value;
         rows[token].slope_sum += slope;
+      }
+    }
+  }
+
+ private:
+  static constexpr int size = row_chunks<float const>::size;
+  struct row_sums {
+    float value;
+    float slope;
+  };
+
+  /// Adds the entries of a chunk, 16 bytes of each side.
+  TESSERA_FN void add_chunk(row_sums& sums, divergence_row const& row, std::int64_t token, std::int64_t column) const {
+    auto const of_student = row_chunks<float const>{student}.load(token, column);
+    auto const of_teacher = row_chunks<float const>{teacher}.load(token, column);
+    for (int i = 0; i < size; ++i) {
+      if (column + i < student.extent(1)) {
+        float const log_p = of_teacher.values[i] - row.teacher;
+        float const log_q = map(of_student.values[i], token, column + i) - row.student;
+        sums.value += divergence.value(log_p, log_q);
+        sums.slope += divergence.slope(log_p, log_q);
       }
     }
   }
