@@ -66,8 +66,8 @@ struct scaled_columns_tuning {
 /// sm_80's code, about 620. The same scheduler issues 96 multiply-additions beside them, for integers also 96
 /// subtractions, and 96 multiplications where columns share no scales. A multiprocessor reads 112 KiB from shared
 /// memory for its tile's stage and writes 40, in 1216 of the 1536 cycles that its tensor cores take on sm_80. A
-/// conversion in place of the subtraction would be one of the special functions' unit on sm_80, which takes 8 cycles for
-/// a warp: 768 cycles, too.
+/// conversion in place of the subtraction would be one of the special functions' unit on sm_80, which takes 8 cycles
+/// for a warp: 768 cycles, too.
 ///
 /// By ptxas 245 to 255 registers for sm_80, 86, 89 and 120, without spills.
 struct scaled_ring_tuning {
