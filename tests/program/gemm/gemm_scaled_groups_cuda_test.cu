@@ -180,7 +180,7 @@ TEST_CASE("gemm_ring of scaled codes leaves the bits of the portable program, al
                                     {4000, 1100, 272}}) {
     CAPTURE(shape.tokens, shape.columns, shape.depth);
     std::int64_t const chunks = divide_up(shape.columns, std::int64_t{8}) * 8;
-    CHECK(has_portable_bits<integers, 128, bfloat16>(shape, chunks + 8));
+    CHECK(has_portable_bits<integers, 64, bfloat16>(shape, chunks + 8));
     CHECK(has_portable_bits<integers, 1, bfloat16>(shape, chunks + 8));
     CHECK(has_portable_bits<integers, 1, bfloat16>(shape, chunks + 3));
     CHECK(has_portable_bits<floats, 128, bfloat16>(shape, chunks));

@@ -4,6 +4,7 @@
 
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
 
 #include "support/cuda.hpp"
 #include "tile/cuda/device_values.cuh"
@@ -39,7 +40,9 @@ __global__ void copy_in_groups(std::uint32_t const* from, std::uint32_t* to) {
   __shared__ alignas(16) std::uint32_t staged[pieces][64 * own_words];
   int const own = static_cast<int>(threadIdx.x) * own_words;
   auto const begin = [&](int piece) {
-    if (piece < pieces) {
+    if (Bytes == 4 && piece < pieces / 2) {
+      async_copy_4(shared_address(&staged[piece][own]), from + piece * 64 * own_words + own);
+    } else if (piece < pieces) {
       async_copy<Bytes>(&staged[piece][own], from + piece * 64 * own_words + own);
     }
     async_copy_commit();  // an empty group, too

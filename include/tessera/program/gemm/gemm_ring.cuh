@@ -166,7 +166,7 @@ struct gemm_ring {
 
   struct scratch_type {
     ring_type ring;  ///< stages of both operands
-    [[no_unique_address]] typename scales_type::template stages_type<Policy.stages> scales;  ///< of stages
+    [[no_unique_address]] typename scales_type::template stages_type<Policy.stages> scales;  ///< those of stages
     typename Epilogue::scratch_type of_rows[warps][keeps_rows ? registers::row_tiles : 1];   ///< of the epilogue
     stage_ring<Policy.stages> barriers;                                                      ///< of the ring
   };

@@ -59,15 +59,15 @@ struct scaled_columns_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {{256, 2, 3, 8, 24, 240}, 128, 1, 4}; }
 };
 
-/// The policy of products of scaled codes by gemm_ring, for devices with 140 KiB for a thread block: stages have 120, an
-/// epilogue 16 and scales 4. A warp has 48 x 64 sums, and as many totals: 192 registers.
+/// The policy of products of scaled codes by gemm_ring, for devices with 140 KiB for a thread block: stages have 120,
+/// an epilogue 16 and scales 4. A warp has 48 x 64 sums, and as many totals: 192 registers.
 ///
 /// What bounds it: a warp's stage is 96 products, which take tensor cores of sm_80 768 cycles, and those of sm_90, by
 /// sm_80's code, about 620. The same scheduler issues 96 multiply-additions beside them, for integers also 96
-/// subtractions, and 96 multiplications where columns share no scales. A multiprocessor reads 112 KiB from shared memory
-/// for its tile's stage and writes 40, in 1216 of the 1536 cycles that its tensor cores take on sm_80. A conversion in
-/// place of the subtraction would be one of the special functions' unit on sm_80, which takes 8 cycles for a warp: 768
-/// cycles, too.
+/// subtractions, and 96 multiplications where columns share no scales. A multiprocessor reads 112 KiB from shared
+/// memory for its tile's stage and writes 40, in 1216 of the 1536 cycles that its tensor cores take on sm_80. A
+/// conversion in place of the subtraction would be one of the special functions' unit on sm_80, which takes 8 cycles
+/// for a warp: 768 cycles, too.
 ///
 /// By ptxas 245 to 255 registers for sm_80, 86, 89 and 120, without spills.
 struct scaled_ring_tuning {

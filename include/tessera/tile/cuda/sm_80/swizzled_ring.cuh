@@ -275,8 +275,10 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
         release_stage(group, barriers.empty[at.stage], held.last_rows());
       }
       held.template multiply<part.value>(at.stage, next.stage, goes_on, sums);
-      if constexpr (takes_sums<Fill> && part.value > passing::parts - passing::row_tiles) {
-        fill.template take<part.value - (passing::parts - passing::row_tiles) - 1>(at.stage, sums);
+      if constexpr (takes_sums<Fill>) {
+        if constexpr (part.value > passing::parts - passing::row_tiles) {
+          fill.template take<part.value - (passing::parts - passing::row_tiles) - 1>(at.stage, sums);
+        }
       }
     });
     if constexpr (takes_sums<Fill>) {
