@@ -54,24 +54,8 @@ def memory_table():
                  rows)
 
 
-def product_table():
-    """Products by sm_80's code, of matrices and of weights from sources."""
-    sources = [("codes of 8 bits, with a workspace", "w8a16/gauss"),
-               ("codes of 4 bits, with a workspace", "w4a16/gauss"),
-               ("codes of 8 bits, without a workspace", "w8a16_without_workspace/gauss"),
-               ("codes of 4 bits, without a workspace", "w4a16_without_workspace/gauss"),
-               ("NeuZip's fixed codes, with a workspace", "decoded_fixed/gauss")]
-    rows = [(f"bf16, {size.replace('x', ' x ')}", f"sm_80/linear/bf16/gauss/{size}")
-            for size in ["8192x8192x8192", "4096x4096x4096"]]
-    rows += [(f"{label}, {tokens} x 8192 x 8192", f"sm_80/linear/{name}/{tokens}x8192x8192")
-             for label, name in sources for tokens in [2048, 4096, 16384]]
-    return ("product of random matrices, code for sm_80, tokens x columns x depth",
-            ["TFLOP/s", "TFLOP/s with nothing in between", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], rows)
-
-
 TABLES = {
     "attention-sm-80": attention_table(),
-    "linear-sm-80": product_table(),
     "loss-sm-80": loss_table(),
     "memory-sm-80": memory_table(),
 }

@@ -7,6 +7,7 @@ that belong together have one label up to a colon, and after it what differs.
 from dataclasses import dataclass
 
 import report_losses
+import report_products
 import report_python
 import report_real_model
 import report_sm_80
@@ -38,6 +39,9 @@ COLUMNS = {
     "workspace, MB": lambda name, c: number(c.get("workspace_MB"), 0),
     "speed relative to `sage_attention2`": lambda name, c: percent(c.get("of_alias")),
     "speed relative to cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
+    "without scales, TFLOP/s": lambda name, c: number(c.get("linear_TFLOPs"), 0),
+    "relative to that": lambda name, c: percent(c.get("vs_linear")),
+    "relative to operands along the depth": lambda name, c: percent(c.get("vs_along")),
     "speed relative to lossless coding": lambda name, c: percent(c.get("vs_lossless")),
     "making them, relative to 4 bits": lambda name, c: percent(c.get("compress_of_4bit")),
     "reading them by bytes, relative to 4 bits": lambda name, c: percent(c.get("decode_of_4bit")),
@@ -366,44 +370,10 @@ TABLES = {
     "attention-more": more_attention(),
     "attention-exchanges": exchanges_table(),
     **{name: Table(*parts) for name, parts in {**report_sm_80.TABLES, **report_losses.TABLES,
-                                              **report_python.TABLES}.items()},
+                                              **report_products.TABLES, **report_python.TABLES}.items()},
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
     "caches": caches_table(),
-    "linear": Table("product of random matrices, tokens x columns x depth",
-                    ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
-        (f"{format}, {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
-            ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),
-            ("bf16", "8192x256000x2304"), ("fp16", "8192x8192x8192"), ("tf32", "8192x8192x8192"),
-            ("fp8_e4m3", "8192x8192x8192"), ("int8", "8192x8192x8192")]
-    ]),
-    "linear-sources": Table("product with weights of codes in groups of 128, tokens x columns x depth",
-                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS", "workspace, MB"], [
-        (f"{bits} bits, {tokens} x 8192 x 8192", f"linear/w{bits}a16/gauss/{tokens}x8192x8192")
-        for tokens in [1, 16, 512, 2048, 4096, 16384] for bits in [8, 4]
-    ] + [
-        (f"{bits} bits, no workspace, {tokens} x 8192 x 8192",
-         f"linear/w{bits}a16_without_workspace/gauss/{tokens}x8192x8192")
-        for tokens in [2048, 4096, 16384] for bits in [8, 4]
-    ] + [
-        (f"{bits} bits by `scaled_codes`, {tokens} x 8192 x 8192", f"linear/w{bits}a16_scaled/gauss/{tokens}x8192x8192")
-        for tokens in [1, 16] for bits in [8, 4]
-    ]),
-    "linear-decoded": Table("product with compressed weights in bf16, tokens x columns x depth",
-                            ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS", "workspace, MB"], [
-        (f"{what}, {tokens} x 8192 x 8192", f"linear/decoded_{name}/gauss/{tokens}x8192x8192")
-        for name, what in [("fixed", "fixed codes"), ("rans", "rANS, decoded before")]
-        for tokens in [1, 16, 512, 2048, 4096, 16384]
-    ]),
-    "scaled-linear": Table("product of 8-bit codes with scales for groups of 128, tokens x columns x depth",
-                           ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"], [
-        (f"{what}, {tokens} x 8192 x 8192", f"scaled_linear/{name}/gauss/{tokens}x8192x8192")
-        for name, what in [("fp8_e4m3_128x128", "e4m3, scales of weights for 128 x 128"),
-                           ("fp8_e4m3_1x128", "e4m3, scales of weights for 1 x 128"),
-                           ("int8_128x128", "int8, scales of weights for 128 x 128"),
-                           ("int8_1x128", "int8, scales of weights for 1 x 128")]
-        for tokens in [4096, 8192]
-    ]),
     "loss-reducers": Table("what is computed besides, classifier", [
         "time, ms", "time without these further outputs, ms", "speed relative to log-sum-exps alone"], [
         (f"{what}, {model}: {label}", f"cut_cross_entropy/reducers/{name}/{part}/bf16/spread/{CLASSIFIERS[key][1]}")
