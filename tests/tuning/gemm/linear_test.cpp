@@ -60,6 +60,7 @@ TEST_CASE("rings of products have tiles of warps with 64 columns, and stages tha
   CHECK(with_scales(scaled) <= 163 * 1024);
   CHECK(with_scales(small) <= 99 * 1024);
   CHECK(with_scales(widened) <= 99 * 1024);
+  CHECK(with_scales(wide_widened_ring_tuning{}(800)) <= 163 * 1024);
   CHECK(small.rows * small.columns == small.lanes / 32 * 48 * 64);
   CHECK(widened.rows * widened.columns == widened.lanes / 32 * 32 * 64);
   CHECK(testing::check_laws<scaled_ring_tuning>().text().empty());

@@ -127,10 +127,9 @@ struct gemm_scaled_ring_model {
                          scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
     using chunks = dense_chunks<typename Inputs::value_type>;
     using directly = store_sums_directly<Output, Map>;
-    using small = ring<Inputs, Weights, directly, small_scaled_ring_tuning>;
     using last = ring<Inputs, Weights, directly, last_tuning<Inputs>>;
     return first_of(
-        exec.template lacks<small>() ? exec.template lacks<last>() : refusal{},
+        lacks_all<directly>(exec, problem, tunings_of<Inputs, Weights, false>{}),
         detail::refuses_ring_extents<last>(codes_of(problem)),
         unless(chunks::suits(problem.inputs.codes), detail::ring_inputs_are_unaligned),
         unless(chunks::suits(problem.weights.codes), "rows of weights do not begin and end at multiples of 16 bytes"));
@@ -140,21 +139,42 @@ struct gemm_scaled_ring_model {
                   scaled_linear_problem<Inputs, Weights, Output, Map> const& problem) {
     if constexpr (is_16_bit_float<Output>) {
       if (dense_chunks<Output>::suits(problem.outputs)) {
-        using by_rows = store_sums_by_rows<Output, Map>;
-        return run_with<scaled_ring_tuning>(exec, problem, by_rows{{problem.outputs}, problem.map});
+        store_sums_by_rows<Output, Map> const by_rows{{problem.outputs}, problem.map};
+        return run_first(exec, problem, by_rows, tunings_of<Inputs, Weights, true>{});
       }
     }
-    run_with<small_scaled_ring_tuning>(exec, problem, store_sums_directly<Output, Map>{problem.outputs, problem.map});
+    store_sums_directly<Output, Map> const directly{problem.outputs, problem.map};
+    run_first(exec, problem, directly, tunings_of<Inputs, Weights, false>{});
   }
 
  private:
   template <class Inputs, class Weights, class Epilogue, Tuning Chosen>
   using ring = detail::whole_ring<operands_with_scales<Inputs, Weights>, Epilogue, Chosen>;
-
-  /// The policy of the program that is left where others are not for the device.
+  /// Policies in the order in which they are tried.
+  template <Tuning...>
+  struct tunings {};
+  /// The last one for a type of codes, which has the smallest tiles.
   template <class Inputs>
   using last_tuning = std::conditional_t<std::is_integral_v<typename Inputs::value_type>, small_scaled_ring_tuning,
                                          widened_scaled_ring_tuning>;
+  /// Those for codes and, where ByRows, for outputs that are written by rows.
+  template <class Inputs, class Weights, bool ByRows>
+  using tunings_of = std::conditional_t<
+      !std::is_integral_v<typename Inputs::value_type>,
+      std::conditional_t<ByRows, tunings<small_scaled_ring_tuning, wide_widened_ring_tuning, last_tuning<Inputs>>,
+                         tunings<small_scaled_ring_tuning, last_tuning<Inputs>>>,
+      std::conditional_t<ByRows && detail::shares_scales<Weights>, tunings<scaled_ring_tuning, last_tuning<Inputs>>,
+                         tunings<last_tuning<Inputs>>>>;
+
+  /// Why the device has the program of none of the policies, or none.
+  template <class Epilogue, class Problem, Tuning... Chosen>
+  static refusal lacks_all(auto const& exec, Problem const&, tunings<Chosen...>) {
+    refusal last;
+    static_cast<void>((
+        ... &&
+        (last = exec.template lacks<ring<decltype(Problem::inputs), decltype(Problem::weights), Epilogue, Chosen>>())));
+    return last;
+  }
   /// The product of the codes, without scales.
   template <class Inputs, class Weights, class Output, class Map>
   static linear_problem<typename Inputs::value_type, Output, Map> codes_of(
@@ -162,16 +182,12 @@ struct gemm_scaled_ring_model {
     return {problem.inputs.codes, problem.weights.codes, problem.outputs, problem.map};
   }
   /// Enqueues the product by the first policy that the device has the code and the shared memory for.
-  template <Tuning First, class Exec, class Problem, class Epilogue>
-  static void run_with(Exec const& exec, Problem const& problem, Epilogue const& epilogue) {
-    using inputs = decltype(Problem::inputs);
-    using weights = decltype(Problem::weights);
-    using first = ring<inputs, weights, Epilogue, First>;
-    using last = last_tuning<inputs>;
-    using next = std::conditional_t<std::is_same_v<First, scaled_ring_tuning>, small_scaled_ring_tuning, last>;
-    if constexpr (!std::is_same_v<First, last>) {
+  template <class Problem, class Epilogue, Tuning First, Tuning... Others>
+  static void run_first(auto const& exec, Problem const& problem, Epilogue const& epilogue, tunings<First, Others...>) {
+    using first = ring<decltype(Problem::inputs), decltype(Problem::weights), Epilogue, First>;
+    if constexpr (sizeof...(Others) > 0) {
       if (exec.template lacks<first>()) {
-        return run_with<next>(exec, problem, epilogue);
+        return run_first(exec, problem, epilogue, tunings<Others...>{});
       }
     }
     detail::run_ring<first>(exec, codes_of(problem), {problem.inputs.codes, problem.inputs},

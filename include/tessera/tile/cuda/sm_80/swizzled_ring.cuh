@@ -282,8 +282,8 @@ __device__ __forceinline__ void multiply_swizzled(typename Passage::mma::group_t
       }
     });
     if constexpr (takes_sums<Fill>) {
-      std::uint32_t const last = fill.template take<passing::row_tiles - 1>(at.stage, sums);
-      release_stage(group, barriers.empty[at.stage], last & held.last_rows());
+      // Rows of the stage were loaded before the next one was awaited, and so before these words.
+      release_stage(group, barriers.empty[at.stage], fill.template take<passing::row_tiles - 1>(at.stage, sums));
     }
   }
 }
