@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The tables of matrix products, as report_tables.py takes them: the heading of labels, columns, and pairs of a label and
-a benchmark."""
+"""The tables of matrix products, as report_tables.py takes them: the heading of labels, columns, and pairs of a label
+and a benchmark."""
 
 SPEEDS = ["TFLOP/s", "cuBLAS, TFLOP/s", "speed relative to cuBLAS"]
 SCALED = [("fp8_e4m3_128x128", "e4m3, scales of weights for 128 x 128"),
