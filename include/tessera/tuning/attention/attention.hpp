@@ -392,9 +392,9 @@ struct attention_line_tuning {
 ///
 /// Where lists advance evenly, the next step is the tile that the list with the most entries left has next, among those
 /// that all lists have within their next eight, so that no tile is loaded twice. By a model of the ring's waits it is
-/// worth 4 %; what the warp that merges does takes too long for it, with 64 channels most of all. With plans, too: of 16
-/// merged steps, one for each lane, the next is the one that leaves the warpgroups with the most equal numbers of tiles.
-/// Models of the ring promise 1 to 12 %. Lists of half of the tiles have .723 for .814 in the same run (64
+/// worth 4 %; what the warp that merges does takes too long for it, with 64 channels most of all. With plans, too: of
+/// 16 merged steps, one for each lane, the next is the one that leaves the warpgroups with the most equal numbers of
+/// tiles. Models of the ring promise 1 to 12 %. Lists of half of the tiles have .723 for .814 in the same run (64
 /// channels .703 for .857, lists for 128 queries .791 for .851), .758 (.721, .817) where steps wait in their old order.
 ///
 /// Tried before plans, slower or the same, over lists of half and of all tiles of 128 channels: the producer tells each
