@@ -118,19 +118,17 @@ struct differentiate_divergence {
   matrix_view<T> gradient;      ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
   mapped_logits<Map> map = {};  ///< of the student
 
-  /// How many groups are beside each other.
+  /// How many groups a token has.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{in_group}); }
-  TESSERA_FN constexpr std::int64_t groups() const { return across() * divide_up(gradient.extent(0), tokens); }
+  TESSERA_FN constexpr std::int64_t groups() const { return across() * gradient.extent(0); }
 
   template <Group G>
   TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
-    std::int64_t const first_token = which / across() * tokens;
-    std::int64_t const end = min(first_token + tokens, gradient.extent(0));
-    row_chunks<T> const to{gradient};
+    std::int64_t const token = which / across();
     for (int lane : group) {
       std::int64_t const entry = which % across() * in_group + lane * size;
-      for (std::int64_t token = first_token; token < end && entry < gradient.extent(1); ++token) {
-        to.store(token, entry, by_sums(token, entry));
+      if (entry < gradient.extent(1)) {
+        row_chunks<T>{gradient}.store(token, entry, by_sums(token, entry));
       }
     }
   }
@@ -138,7 +136,6 @@ struct differentiate_divergence {
  private:
   static constexpr int size = tile_chunk<T>::size;  ///< elements of a chunk of 16 bytes
   static constexpr int in_group = lanes * size;     ///< entries of a group
-  static constexpr std::int64_t tokens = 2;         ///< of a group
 
   /// The gradients of a chunk of entries; zeros beyond the part.
   TESSERA_FN tile_chunk<T> by_sums(std::int64_t token, std::int64_t entry) const {
@@ -148,6 +145,7 @@ struct differentiate_divergence {
     }
     divergence_row const row = rows[token];
     float const factor = factors[token];
+    float const of_cap = scaling.of_cap();
     row_chunks<float const> const of_student{student};
     row_chunks<float const> const of_teacher{teacher};
     constexpr int quad = tile_chunk<float>::size;
@@ -161,8 +159,8 @@ struct differentiate_divergence {
         float const log_q = (is_mapped ? map(s.values[k], token, column) : 0.0F) - row.student;
         float const slope = divergence.slope(t.values[k] - row.teacher, log_q);
         float const by_logit = factor * (slope - exp(log_q) * row.slope_sum);
-        float const by_sum =
-            by_logit * (scaling.slope(s.values[k]) * (is_mapped ? map.slope(s.values[k], token, column) : 0.0F));
+        float const by_sum = by_logit * (scaling.slope(s.values[k], of_cap) *
+                                         (is_mapped ? map.slope(s.values[k], token, column) : 0.0F));
         found.values[first + k] = store<T>(is_there ? by_sum : 0.0F);
       }
     }
