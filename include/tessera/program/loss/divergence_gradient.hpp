@@ -106,7 +106,8 @@ struct scale_kept_gradients {
 /// what the student's logits go through.
 template <Divergence D, class T, LogitMap Map = identity_logits>
 struct differentiate_divergence {
-  static constexpr int lanes = 256;
+  static constexpr int lanes = 128;
+  static constexpr int blocks_per_multiprocessor = 6;  ///< with up to 80 registers for each lane
   struct scratch_type {};
 
   D divergence;                           ///< of the teacher's and the student's distributions
