@@ -67,6 +67,20 @@ inline constexpr bool may_lie_across = linear_problem<Operand, float, Map>::may_
 static_assert(may_lie_across<bfloat16, plain_sum> && may_lie_across<float16, scaled_sum>);
 static_assert(!may_lie_across<bfloat16, from_column<plain_sum>> && !may_lie_across<float8_e4m3, plain_sum>);
 
+/// A map that says in which way its operands lie across the depth.
+struct of_turned_weights : plain_sum {
+  static constexpr bool may_lie(bool inputs_are_across, bool weights_are_across) {
+    return !inputs_are_across && weights_are_across;
+  }
+};
+template <class Operand, class Map>
+inline constexpr int orders = linear_problem<Operand, float, Map>::may_lie(false, false) +
+                              2 * linear_problem<Operand, float, Map>::may_lie(false, true) +
+                              4 * linear_problem<Operand, float, Map>::may_lie(true, false) +
+                              8 * linear_problem<Operand, float, Map>::may_lie(true, true);
+static_assert(orders<bfloat16, plain_sum> == 15 && orders<bfloat16, from_column<plain_sum>> == 1);
+static_assert(orders<bfloat16, of_turned_weights> == 3 && orders<float, of_turned_weights> == 1);
+
 }  // namespace
 
 TEST_CASE("a linear layer is right, whatever the extents", "[host][threads]") {

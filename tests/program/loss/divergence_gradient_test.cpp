@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
@@ -58,12 +57,11 @@ TEST_CASE("a wrong stamp makes the late scale NaN; factors of 0 leave it 1", "[h
   }
 }
 
-TEMPLATE_TEST_CASE("gradients by logits lie row after row and transposed, with zeros around", "[host]", float,
+TEMPLATE_TEST_CASE("gradients by logits lie row after row, with zeros behind the last entry", "[host]", float,
                    bfloat16) {
-  for (std::int64_t const tokens : {1, 63, 65}) {
-    for (std::int64_t const entries : {1, 64, 130}) {
+  for (std::int64_t const tokens : {1, 7, 10}) {
+    for (std::int64_t const entries : {1, 64, 2050}) {
       std::int64_t const padded_entries = align_up(entries, std::int64_t{64});
-      std::int64_t const padded_tokens = align_up(tokens, std::int64_t{64});
       std::vector<float> student;
       std::vector<float> teacher;
       for (std::int64_t i = 0; i < tokens * entries; ++i) {
@@ -81,27 +79,15 @@ TEMPLATE_TEST_CASE("gradients by logits lie row after row and transposed, with z
       }
       auto const poison = store<TestType>(NAN);
       std::vector<TestType> gradient(static_cast<std::size_t>(tokens * padded_entries), poison);
-      std::vector<TestType> turned(static_cast<std::size_t>(entries * padded_tokens), poison);
-      differentiate_divergence<reverse_kl, TestType> const program{{},
-                                                                   {{}, 6.0F, 0.5F},
-                                                                   {student.data(), {tokens, entries}},
-                                                                   {teacher.data(), {tokens, entries}},
-                                                                   rows,
-                                                                   factors,
-                                                                   {gradient.data(), {tokens, padded_entries}},
-                                                                   {turned.data(), {entries, padded_tokens}}};
+      differentiate_divergence<reverse_kl, TestType> const program{
+          {},   {{}, 6.0F, 0.5F}, {student.data(), {tokens, entries}},        {teacher.data(), {tokens, entries}},
+          rows, factors,          {gradient.data(), {tokens, padded_entries}}};
       testing::adversary{.seed = 8}.run(program, program.groups());
-      auto alone = program;
-      std::vector<TestType> of_rows(gradient.size(), poison);
-      alone.gradient.data = of_rows.data();
-      alone.turned = {};
-      testing::adversary{.seed = 9}.run(alone, alone.groups());
-      CHECK(std::memcmp(of_rows.data(), gradient.data(), gradient.size() * sizeof(TestType)) == 0);
       int wrong = 0;
-      for (std::int64_t i = 0; i < padded_tokens; ++i) {
+      for (std::int64_t i = 0; i < tokens; ++i) {
         for (std::int64_t j = 0; j < padded_entries; ++j) {
           double expected = 0;
-          if (i < tokens && j < entries && factors[static_cast<std::size_t>(i)] != 0.0F) {
+          if (j < entries && factors[static_cast<std::size_t>(i)] != 0.0F) {
             auto const at = static_cast<std::size_t>(i * entries + j);
             double const log_q = static_cast<double>(student[at]) - 5.0;
             double const log_p = static_cast<double>(teacher[at]) - 4.5;
@@ -111,12 +97,8 @@ TEMPLATE_TEST_CASE("gradients by logits lie row after row and transposed, with z
                        (1 - bent * bent) * 0.5;
           }
           double const allowed = (sizeof(TestType) == 2 ? 5e-3 : 3e-5) * (std::fabs(expected) + 1e-2);
-          auto const is_wrong = [&](TestType found) {
-            double const apart = std::fabs(static_cast<double>(load(found)) - expected);
-            return apart <= allowed ? 0 : 1;
-          };
-          wrong += i < tokens ? is_wrong(gradient[static_cast<std::size_t>(i * padded_entries + j)]) : 0;
-          wrong += j < entries ? is_wrong(turned[static_cast<std::size_t>(j * padded_tokens + i)]) : 0;
+          TestType const found = gradient[static_cast<std::size_t>(i * padded_entries + j)];
+          wrong += std::fabs(static_cast<double>(load(found)) - expected) <= allowed ? 0 : 1;
         }
       }
       CHECK(wrong == 0);
@@ -127,11 +109,11 @@ TEMPLATE_TEST_CASE("gradients by logits lie row after row and transposed, with z
 TEST_CASE("sums of products are scaled and added to what was there", "[host]") {
   float const scale = 0.5F;
   std::vector<float> const before = {1.0F, 2.0F, 3.0F, 4.0F};
-  CHECK(scaled_and_added{&scale, {}}(3.0F, 1, 1) == 1.5F);
-  CHECK(scaled_and_added{&scale, {before.data(), {2, 2}}}(3.0F, 1, 0) == 4.5F);
+  CHECK(scaled_and_added<false>{&scale, {}}(3.0F, 1, 1) == 1.5F);
+  CHECK(scaled_and_added<false>{&scale, {before.data(), {2, 2}}}(3.0F, 1, 0) == 4.5F);
   float const nothing = 0.0F;
-  CHECK(scaled_and_added{&nothing, {}}(NAN, 1, 1) == 0.0F);
-  CHECK(scaled_and_added{&nothing, {before.data(), {2, 2}}}(infinity, 1, 0) == 3.0F);
+  CHECK(scaled_and_added<false>{&nothing, {}}(NAN, 1, 1) == 0.0F);
+  CHECK(scaled_and_added<false>{&nothing, {before.data(), {2, 2}}}(infinity, 1, 0) == 3.0F);
 }
 
 TEST_CASE("the last factor of gradients that are kept has what the forward pass did not know", "[host]") {

@@ -185,6 +185,7 @@ struct gemm_cooperative_model {
                                        "inputs lie across the depth, where wgmma takes only elements of 2 bytes"),
         detail::refuses_operand<asked>(problem.weights, takes, detail::weights_are_unaligned,
                                        "weights lie across the depth, where wgmma takes only elements of 2 bytes"),
+        detail::refuses_orders<asked>(!can_map(problem.inputs), !can_map(problem.weights)),
         unless((can_map(problem.inputs) && can_map(problem.weights)) || detail::can_store_boxes(problem.outputs),
                "operands lie across the depth, and TMA cannot write the outputs: elements have 2 or 4 "
                "bytes, and rows begin and end at multiples of 16"),

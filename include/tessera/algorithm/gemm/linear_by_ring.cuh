@@ -36,21 +36,32 @@ refusal refuses_operand(matrix_view<typename Problem::operand_type const> operan
                   unless(takes(operand) || (Problem::may_lie_across && is_across), unaligned));
 }
 
+/// Why no program is compiled for operands of which these lie across the depth, or none.
+template <class Problem>
+refusal refuses_orders(bool inputs_are_across, bool weights_are_across) {
+  return unless(Problem::may_lie(inputs_are_across, weights_are_across),
+                "the map of sums says that operands do not lie so (concepts/sum_map.hpp)");
+}
+
 /// Calls use(std::type_identity<Operands>{}) with what names the operands of a linear_problem that lie across the depth
 /// or along it: ordered_operands, or the operand alone where both lie along it.
 template <class Problem, class Use>
 void with_ordered_operands(bool inputs_are_across, bool weights_are_across, Use const& use) {
   using operand = typename Problem::operand;
-  if constexpr (Problem::may_lie_across) {
-    constexpr operand_order along = operand_order::along_depth;
-    constexpr operand_order across = operand_order::across_depth;
+  constexpr operand_order along = operand_order::along_depth;
+  constexpr operand_order across = operand_order::across_depth;
+  if constexpr (Problem::may_lie(true, true)) {
     if (inputs_are_across && weights_are_across) {
       return use(std::type_identity<ordered_operands<operand, across, across>>{});
     }
-    if (inputs_are_across) {
+  }
+  if constexpr (Problem::may_lie(true, false)) {
+    if (inputs_are_across && !weights_are_across) {
       return use(std::type_identity<ordered_operands<operand, across, along>>{});
     }
-    if (weights_are_across) {
+  }
+  if constexpr (Problem::may_lie(false, true)) {
+    if (weights_are_across && !inputs_are_across) {
       return use(std::type_identity<ordered_operands<operand, along, across>>{});
     }
   }
@@ -120,7 +131,8 @@ struct gemm_ring_model {
                                        "inputs lie across the depth, and ldmatrix turns only elements of 2 bytes"),
         detail::refuses_operand<asked>(problem.weights, takes<asked>,
                                        "rows of weights do not begin and end at multiples of 16 bytes",
-                                       "weights lie across the depth, and ldmatrix turns only elements of 2 bytes"));
+                                       "weights lie across the depth, and ldmatrix turns only elements of 2 bytes"),
+        detail::refuses_orders<asked>(!takes<asked>(problem.inputs), !takes<asked>(problem.weights)));
   }
   template <class Architectures, class Operand, class Output, class Map>
   static void run(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem) {

@@ -25,6 +25,17 @@ struct linear_problem {
   /// Whether programs that take operands across the depth are compiled: for elements of 2 bytes, unless the map says
   /// that its operands lie along the depth (concepts/sum_map.hpp).
   static constexpr bool may_lie_across = sizeof(operand_type) == 2 && !requires { Map::operands_lie_along; };
+  /// Whether programs are compiled for operands of which these lie across the depth: all, or where the map says which,
+  /// those and the ones for operands along it.
+  static constexpr bool may_lie(bool inputs_are_across, bool weights_are_across) {
+    if constexpr (!may_lie_across) {
+      return !inputs_are_across && !weights_are_across;
+    } else if constexpr (requires { Map::may_lie(inputs_are_across, weights_are_across); }) {
+      return Map::may_lie(inputs_are_across, weights_are_across) || (!inputs_are_across && !weights_are_across);
+    } else {
+      return true;
+    }
+  }
 
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth

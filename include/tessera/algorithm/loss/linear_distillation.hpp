@@ -32,14 +32,18 @@
 /// gradient that is null costs none. Programs beside them move bytes of each token and entry, here for 16 bits:
 ///
 ///     the budget has room for                            products            bytes
-///     a part of the vocabulary (0: 384 MiB)              2 + 4 (4 + 4*)      16 + 24 (32 + 24*)
-///     logits of 256 tokens, 8 bytes an entry             2 + 4               16 + 24 (24 + 24*)
-///     those, and gradients of all tokens, 2 bytes        2 + 2               26 + 8 (34 + 8*)
+///     a part of the vocabulary (0: 384 MiB)              2 + 4 (4 + 4*)      16 + 22 (32 + 22*)
+///     logits of 256 tokens, 8 bytes an entry             2 + 4               16 + 22 (24 + 22*)
+///     those, and gradients of all tokens, 2 bytes        2 + 2               26 + 4 (34 + 4*)
 ///
 /// * Divergences that are no mean of log-ratios, as jensen_shannon, read logits again once both log-sum-exps are known.
-/// With room for gradients by logits of some tokens the others' are made again. They are kept for losses that are
-/// reduced, whose upstream gradient is one number: without loss_reduction, each token's would be rounded to 16 bits
-/// once more. Products are those of algorithm/gemm/linear.hpp, with its speed on each architecture.
+/// With room for gradients by logits of some tokens the others' are made again, and those copied beside them. They are
+/// kept for losses that are reduced, whose upstream gradient is one number: without loss_reduction, each token's would
+/// be rounded to 16 bits once more. Products are those of algorithm/gemm/linear.hpp, with its speed on each
+/// architecture. Those of gradients take 16-bit operands as they lie, where rows of the student's hidden states and
+/// classifier and of the gradients begin and end at multiples of 16 bytes and a part's entries are a multiple of 8.
+/// Elsewhere, and with 4 bytes, they take transposed copies: for each token and entry two elements more are moved, in
+/// memory that had logits before.
 ///
 /// Precision: logits, log-sum-exps and divergences are fp32, sums over tokens double. G is rounded to the type of the
 /// operands, after all tokens' factors were divided by the largest; gradients are summed in fp32 and rounded once.

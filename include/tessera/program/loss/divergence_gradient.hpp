@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Programs of distillation's gradients: `prepare_divergence_gradients` makes the factors of tokens, and
 /// `scale_kept_gradients` the last factor where those are used by a forward pass; `differentiate_divergence` turns
-/// logits into gradients by sums, row after row, or transposed as well, for the two products that follow; and
-/// `scaled_and_added` is what happens to the sums of these.
+/// logits into gradients by sums, for the two products that follow; and `scaled_and_added` is what happens to the sums
+/// of these.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,6 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/map/divergence.hpp>
 #include <tessera/map/identity_logits.hpp>
-#include <tessera/program/loss/detail/turn_rows.hpp>
 #include <tessera/program/loss/logit_pairs.hpp>
 #include <tessera/program/loss/logits.hpp>
 #include <tessera/program/loss/tokens.hpp>
@@ -107,9 +106,9 @@ struct scale_kept_gradients {
 /// what the student's logits go through.
 template <Divergence D, class T, LogitMap Map = identity_logits>
 struct differentiate_divergence {
-  static constexpr int lanes = 256;
-  static constexpr int edge = detail::turned_tile<T>::edge;  ///< tokens and entries of a tile
-  using scratch_type = detail::turned_tile<T>;
+  static constexpr int lanes = 128;
+  static constexpr int blocks_per_multiprocessor = 6;  ///< with up to 80 registers for each lane
+  struct scratch_type {};
 
   D divergence;                           ///< of the teacher's and the student's distributions
   logit_scaling<T> scaling;               ///< how sums became the student's logits
@@ -117,54 +116,37 @@ struct differentiate_divergence {
   matrix_view<float const> teacher;       ///< tokens x entries of the part
   array_view<divergence_row const> rows;  ///< one for each token
   array_view<float const> factors;        ///< one for each token
-  matrix_view<T> gradient;  ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
-  /// The result transposed: entries x tokens, whose number is rounded up, zeros beyond the tokens; null: not wanted.
-  matrix_view<T> turned;
+  matrix_view<T> gradient;      ///< the result: tokens x entries, whose number is rounded up; zeros beyond the part
   mapped_logits<Map> map = {};  ///< of the student
 
-  /// How many tiles are beside each other.
-  TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{edge}); }
-  TESSERA_FN constexpr std::int64_t groups() const {
-    std::int64_t const tokens = turned.data != nullptr ? turned.extent(1) : gradient.extent(0);
-    return across() * divide_up(tokens, std::int64_t{edge});
-  }
+  /// How many groups a token has.
+  TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{in_group}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return across() * gradient.extent(0); }
 
   template <Group G>
-  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type& scratch) const {
-    std::int64_t const first_token = which / across() * edge;
-    std::int64_t const first_entry = which % across() * edge;
-    row_chunks<T> const to{gradient};
+  TESSERA_FN void operator()(G const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const token = which / across();
     for (int lane : group) {
-      for (int i = lane; i < edge * in_row; i += lanes) {
-        int const row = i / in_row;
-        int const column = i % in_row * size;
-        tile_chunk<T> const found = by_sums(first_token + row, first_entry + column);
-        if (turned.data != nullptr) {
-          scratch.put(row, column, found);
-        }
-        if (first_token + row < gradient.extent(0)) {
-          to.store(first_token + row, first_entry + column, found);
-        }
+      std::int64_t const entry = which % across() * in_group + lane * size;
+      if (entry < gradient.extent(1)) {
+        row_chunks<T>{gradient}.store(token, entry, by_sums(token, entry));
       }
-    }
-    if (turned.data != nullptr) {
-      group.sync();
-      scratch.store_turned(group, turned, first_entry, first_token);
     }
   }
 
  private:
-  static constexpr int size = tile_chunk<T>::size;               ///< elements of a chunk of 16 bytes
-  static constexpr int in_row = detail::turned_tile<T>::in_row;  ///< chunks of a row of a tile
+  static constexpr int size = tile_chunk<T>::size;  ///< elements of a chunk of 16 bytes
+  static constexpr int in_group = lanes * size;     ///< entries of a group
 
-  /// The gradients of a chunk of entries; zeros beyond the part and the tokens.
+  /// The gradients of a chunk of entries; zeros beyond the part.
   TESSERA_FN tile_chunk<T> by_sums(std::int64_t token, std::int64_t entry) const {
     tile_chunk<T> found{};
-    if (token >= student.extent(0) || factors[token] == 0.0F) {
+    if (factors[token] == 0.0F) {
       return found;
     }
     divergence_row const row = rows[token];
     float const factor = factors[token];
+    float const of_cap = scaling.of_cap();
     row_chunks<float const> const of_student{student};
     row_chunks<float const> const of_teacher{teacher};
     constexpr int quad = tile_chunk<float>::size;
@@ -178,8 +160,8 @@ struct differentiate_divergence {
         float const log_q = (is_mapped ? map(s.values[k], token, column) : 0.0F) - row.student;
         float const slope = divergence.slope(t.values[k] - row.teacher, log_q);
         float const by_logit = factor * (slope - exp(log_q) * row.slope_sum);
-        float const by_sum =
-            by_logit * (scaling.slope(s.values[k]) * (is_mapped ? map.slope(s.values[k], token, column) : 0.0F));
+        float const by_sum = by_logit * (scaling.slope(s.values[k], of_cap) *
+                                         (is_mapped ? map.slope(s.values[k], token, column) : 0.0F));
         found.values[first + k] = store<T>(is_there ? by_sum : 0.0F);
       }
     }
@@ -189,8 +171,14 @@ struct differentiate_divergence {
 
 /// A map of sums (concepts/sum_map.hpp): multiplies them by a number that is in memory, and adds what was there before.
 /// A number of 0 makes 0 of any sum, since factors of 0 mean that logits do not count.
+/// IsOfClassifier: whether the sums are the classifier's gradient, of two matrices that both lie across the depth, or
+/// the hidden states', of which only the second one does.
+template <bool IsOfClassifier>
 struct scaled_and_added {
-  static constexpr bool operands_lie_along = true;  ///< since the others are written turned
+  /// Whether operands lie so, other than along the depth.
+  static constexpr bool may_lie(bool inputs_are_across, bool weights_are_across) {
+    return inputs_are_across == IsOfClassifier && weights_are_across;
+  }
 
   float const* scale;               ///< the number
   matrix_view<float const> before;  ///< rows x columns, or null for zeros

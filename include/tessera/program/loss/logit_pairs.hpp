@@ -348,8 +348,12 @@ struct add_divergences {
     per_lane<float, G> slopes;
     for (int lane : group) {
       row_sums own{0.0F, 0.0F};
-      for (std::int64_t column = std::int64_t{lane} * size; column < student.extent(1); column += lanes * size) {
-        add_chunk(own, row, token, column);
+      std::int64_t column = std::int64_t{lane} * size;
+      for (; column + size <= student.extent(1); column += lanes * size) {
+        add_chunk<size>(own, row, token, column);
+      }
+      if (column < student.extent(1)) {
+        add_chunk<0>(own, row, token, column);
       }
       values[lane] = own.value;
       slopes[lane] = own.slope;
@@ -372,12 +376,13 @@ struct add_divergences {
     float slope;
   };
 
-  /// Adds the entries of a chunk, 16 bytes of each side.
+  /// Adds the entries of a chunk, 16 bytes of each side. Count: how many there are; 0: up to the end of the row.
+  template <int Count>
   TESSERA_FN void add_chunk(row_sums& sums, divergence_row const& row, std::int64_t token, std::int64_t column) const {
     auto const of_student = row_chunks<float const>{student}.load(token, column);
     auto const of_teacher = row_chunks<float const>{teacher}.load(token, column);
     for (int i = 0; i < size; ++i) {
-      if (column + i < student.extent(1)) {
+      if (Count == size || column + i < student.extent(1)) {
         float const log_p = of_teacher.values[i] - row.teacher;
         float const log_q = map(of_student.values[i], token, column + i) - row.student;
         sums.value += divergence.value(log_p, log_q);

@@ -60,6 +60,13 @@ struct logit_scaling {
     float const bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
     return (1.0F - bent * bent) * inverse_temperature;
   }
+  /// What logits are multiplied by to be parts of the cap, for slopes of many; 0 without a cap.
+  [[nodiscard]] TESSERA_FN float of_cap() const { return cap > 0.0F ? 1.0F / (inverse_temperature * cap) : 0.0F; }
+  /// The derivative by the sum, given the logit and of_cap().
+  [[nodiscard]] TESSERA_FN float slope(float logit, float by_cap) const {
+    float const bent = cap > 0.0F ? logit * by_cap : 0.0F;
+    return (1.0F - bent * bent) * inverse_temperature;
+  }
 };
 
 /// The extents and types of a gemm_tile, for programs that use it with other groups.

@@ -20,7 +20,7 @@ inline namespace v0 {
 /// H200, 8192 tokens, 256000 x 2304, forward_kl, bf16: ms of a part's launches by ncu, at a higher clock than a whole
 /// call has. With parts of 3584 entries 14 rows of tiles of entries times 9 of channels are 1.9 waves; with 2560, 1.4.
 ///
-///     part                     2560, at first                   3584, as it is
+///     part                     2560, at first                   3584, with transposed copies
 ///     logits, of one side      0.190 (a map with a tanh)        0.185 (a multiplication, 730 TFLOP/s)
 ///     reduction of pairs       0.096 (floats, read twice)       0.092 (16 bytes at a time; 2.6 TB/s)
 ///     gradient by logits       0.167 (single elements)          0.116 (16 bytes at a time; 2.9 TB/s)
@@ -74,13 +74,15 @@ struct distillation_token_parts {
 /// gradients by logits, as algorithm/loss/linear_distillation.hpp counts them.
 ///
 ///                                         128256 x 4096    256000 x 2304
-///     forward_kl, parts of entries        79 + 10          89 + 20
-///     jensen_shannon, the same            106 + 14         119 + 28
-///     jensen_shannon, parts of tokens     79 + 12          89 + 24
-///     forward_kl, all tokens kept         53 + 9           59 + 17
-///     jensen_shannon, all tokens kept     53 + 11          59 + 21
+///     forward_kl, parts of entries        79 + 9.5         89 + 19
+///     jensen_shannon, the same            106 + 13.5       119 + 27
+///     jensen_shannon, parts of tokens     79 + 11.5        89 + 23
+///     forward_kl, all tokens kept         53 + 7.5         59 + 15
+///     jensen_shannon, all tokens kept     53 + 9.5         59 + 19
 ///
-/// Of the first two lines, calls of 384 MiB reach 92 % and 90 %, and of 256000 x 2304 90 % and 88 %.
+/// Products that took transposed copies had 2 bytes more, or 4 where all tokens are kept, and up to 1 ms for those of
+/// the classifier. Calls then took 92 and 126 ms in the first two lines, with 384 MiB, and 113 and 161 of
+/// 256000 x 2304; and in the last two 58 and 66, within 4 GiB, and 77 and 90, within 6 GiB.
 ///
 /// A part has at least 256 tokens, a row of tiles, and 512 where something is kept. By count, products of 512 tokens
 /// with two classifiers of 128256 x 4096 take 1.6 ms, in 0.5 of which these are read; those of 256 tokens 0.8.

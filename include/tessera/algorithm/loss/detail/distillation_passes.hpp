@@ -64,7 +64,7 @@ struct distillation_passes {
       reduce_tokens(call, exchange, token, tokens);
       if (keeps && token < at.cut.kept) {
         differentiate(call, at.forward, {token, tokens, 0, at.shape.vocabulary},
-                      at.kept_rows(call.space, token, tokens), {});
+                      at.kept_rows(call.space, token, tokens));
       }
     }
   }
@@ -100,11 +100,10 @@ struct distillation_passes {
     }
   }
 
-  /// Enqueues the gradients by sums of a part whose logits are in memory. `turned`: see differentiate_divergence.
+  /// Enqueues the gradients by sums of a part whose logits are in memory.
   template <class Call>
   static void differentiate(Call const& call, logit_pair_regions<value_type> const& memory,
-                            distillation_part const& part, matrix_view<value_type> gradient,
-                            matrix_view<value_type> turned) {
+                            distillation_part const& part, matrix_view<value_type> gradient) {
     differentiate_divergence<D, value_type, map_type> const program{
         call.in.divergence,
         scaling_of({}, call.options.softcap, call.options),
@@ -113,7 +112,6 @@ struct distillation_passes {
         some_of(call.space[call.at.rows], part.first_token, part.tokens),
         some_of(call.space[call.at.factors], part.first_token, part.tokens),
         gradient,
-        turned,
         {call.in.map, part.first, part.first_token}};
     call.exec.run(program, program.groups());
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `distillation_products`: the backward pass of algorithm/loss/linear_distillation.hpp, part after part of the entries
-/// with all tokens: gradients by logits are made again or taken from those that were kept, and multiplied.
+/// with all tokens: gradients by logits are made again or taken from those that were kept, and multiplied as they lie,
+/// or as copies that are transposed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,9 @@
 #include <tessera/program/loss/detail/turn_rows.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/tile/row_chunks.hpp>
 #include <tessera/tile/source/converted.hpp>
+#include <tessera/tile/source/dense.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -39,11 +42,11 @@ struct distillation_products {
   static void run(Call const& call, gradients const& out, hidden_progress const& progress) {
     auto const& at = call.at;
     matrix_view<float> const sums = hidden_sums(call, out);
-    if (out.classifier.data != nullptr) {
-      turn(call, call.in.hidden, {call.space[at.turned_hidden].data, {at.shape.channels, at.padded_tokens}});
+    if (at.always_turns && out.classifier.data != nullptr) {
+      turn(call, call.in.hidden, at.turned_rows(call.space));
     }
     for (std::int64_t first = 0; first < at.shape.vocabulary; first += at.cut.entries) {
-      make_gradient(call, out, first);
+      make_gradient(call, first);
       add_to_hidden(call, out, first, sums);
       if (first + at.cut.entries >= at.shape.vocabulary) {
         end_hidden(call, sums, out, progress);
@@ -61,35 +64,33 @@ struct distillation_products {
   }
 
  private:
-  /// Enqueues the gradients by logits of a part: of tokens that are kept only their transposition, of others all.
+  /// Enqueues the gradients by logits of a part, unless those of all tokens are kept: copies of those that are, so that
+  /// all are one matrix, and others.
   template <class Call>
-  static void make_gradient(Call const& call, gradients const& out, std::int64_t first) {
+  static void make_gradient(Call const& call, std::int64_t first) {
     auto const& at = call.at;
     std::int64_t const kept = at.cut.kept;
-    std::int64_t const width = at.width(first);
-    matrix_view<value_type> const turned = at.turned_of_part(call.space, first);
-    if (kept > 0 && out.classifier.data != nullptr) {
-      bool const are_all = kept == at.shape.tokens;  // then zeros behind the tokens are written here, too
-      turn(call, at.kept_part(call.space, first).slice(1, 0, width), are_all ? turned : turned.slice(1, 0, kept));
+    if (at.keeps_all()) {
+      return;
     }
-    if (kept < at.shape.tokens || kept == 0) {
-      distillation_part const part{kept, at.shape.tokens - kept, first, width};
-      Passes::make_logits(call, at.backward, part);
-      Passes::differentiate(call, at.backward, part, at.gradient_of_part(call.space, first),
-                            turned.slice(1, kept, at.padded_tokens - kept));
+    matrix_view<value_type> const gradient = at.gradient_of_part(call.space, first);
+    if (kept > 0) {
+      dense<value_type> const before{at.kept_part(call.space, first)};
+      materialize(call.exec, before, rows_of(gradient, 0, kept));
     }
+    distillation_part const part{kept, at.shape.tokens - kept, first, at.width(first)};
+    Passes::make_logits(call, at.backward, part);
+    Passes::differentiate(call, at.backward, part, rows_of(gradient, kept, at.shape.tokens - kept));
   }
 
-  /// Calls `use` with gradients by logits of a part: those that are kept, then the others, with their first token.
-  template <class Call, class Use>
-  static void each_gradient(Call const& call, std::int64_t first, Use const& use) {
-    auto const& at = call.at;
-    if (at.cut.kept > 0) {
-      use(at.kept_part(call.space, first), std::int64_t{0});
-    }
-    if (at.cut.kept < at.shape.tokens) {
-      use(at.gradient_of_part(call.space, first), at.cut.kept);
-    }
+  /// Whether products take rows of a matrix as they lie in memory, and write rows of another: all begin and end at
+  /// multiples of 16 bytes. Tensor cores turn operands of 2 bytes (algorithm/gemm/linear.cuh). Elsewhere, and where a
+  /// part has another number of entries than a multiple of 8, operands are copied transposed.
+  template <class Call, class Output>
+  static bool takes_rows(Call const& call, std::int64_t first, matrix_view<value_type const> rows,
+                         matrix_view<Output> outputs) {
+    return !call.at.always_turns && call.at.width(first) % 8 == 0 && row_chunks<value_type const>{rows}.is_aligned() &&
+           row_chunks<Output>{outputs}.is_aligned();
   }
 
   /// Enqueues the transposed matrix, with zeros behind it.
@@ -117,17 +118,19 @@ struct distillation_products {
     if (sums.data == nullptr) {
       return;
     }
-    matrix_view<value_type> const turned(call.space[at.turned_classifier].data,
-                                         {at.shape.channels, align_up(at.width(first), at.whole)});
-    bool const has_logits = at.cut.kept < at.shape.tokens || at.cut.kept == 0;
-    turn(call, Passes::rows_of_student(call, first, has_logits), turned);
+    matrix_view<value_type const> const classifier = Passes::rows_of_student(call, first, !at.keeps_all());
+    matrix_view<value_type const> const gradient = at.gradients(call.space, first);
     bool const is_added = first > 0 || out.accumulate_hidden;
-    each_gradient(call, first, [&](matrix_view<value_type const> gradient, std::int64_t token) {
-      matrix_view<float> const target = rows_of(sums, token, gradient.extent(0));
-      matrix_view<float const> const before = is_added ? matrix_view<float const>(target) : matrix_view<float const>{};
-      layer::forward(call.exec, gradient, matrix_view<value_type const>(turned),
-                     scaled_and_added{call.space[at.late_scale].data, before}, target);
-    });
+    matrix_view<float const> const before = is_added ? matrix_view<float const>(sums) : matrix_view<float const>{};
+    scaled_and_added<false> const add{call.space[at.late_scale].data, before};
+    if (takes_rows(call, first, classifier, sums)) {
+      layer::forward(call.exec, gradient.slice(1, 0, at.width(first)), classifier.transposed(), add, sums);
+      return;
+    }
+    matrix_view<value_type> const turned(call.space[at.turned_classifier].data,
+                                         {at.shape.channels, gradient.extent(1)});
+    turn(call, classifier, turned);
+    layer::forward(call.exec, gradient, matrix_view<value_type const>(turned), add, sums);
   }
 
   /// Enqueues what is left of the hidden states' gradient once all parts are added up, and tells of it.
@@ -148,15 +151,24 @@ struct distillation_products {
     if (out.classifier.data == nullptr) {
       return;
     }
-    matrix_view<value_type const> const gradient = at.turned_of_part(call.space, first);
-    matrix_view<value_type const> const hidden(call.space[at.turned_hidden].data,
-                                               {at.shape.channels, at.padded_tokens});
+    matrix_view<value_type const> const gradient = at.gradients(call.space, first).slice(1, 0, at.width(first));
     matrix_view<Gradient> const rows = rows_of(out.classifier, first, at.width(first));
     matrix_view<float const> before;
     if constexpr (std::is_same_v<Gradient, float>) {
       before = out.accumulate_classifier ? matrix_view<float const>(rows) : before;
     }
-    layer::forward(call.exec, gradient, hidden, scaled_and_added{call.space[at.late_scale].data, before}, rows);
+    scaled_and_added<true> const add{call.space[at.late_scale].data, before};
+    if (takes_rows(call, first, call.in.hidden, rows)) {
+      layer::forward(call.exec, gradient.transposed(), call.in.hidden.transposed(), add, rows);
+      return;
+    }
+    matrix_view<value_type> const turned = at.turned_of_part(call.space, first);
+    matrix_view<value_type> const hidden = at.turned_rows(call.space);
+    turn(call, gradient, turned);
+    if (!at.always_turns) {  // else they were turned once
+      turn(call, call.in.hidden, hidden);
+    }
+    layer::forward(call.exec, matrix_view<value_type const>(turned), matrix_view<value_type const>(hidden), add, rows);
   }
 
   /// Enqueues the gradient of the bias: sums over tokens of what the products are of.
@@ -168,11 +180,8 @@ struct distillation_products {
     }
     std::int64_t const width = at.width(first);
     matrix_view<float> const sums(call.space[at.column_sums].data, {at.token_blocks(), width}, {at.cut.entries, 1});
-    each_gradient(call, first, [&](matrix_view<value_type const> gradient, std::int64_t token) {
-      matrix_view<float> const own = rows_of(sums, at.blocks_of(token), at.blocks_of(gradient.extent(0)));
-      sum_gradient_columns<value_type> const sum{gradient.slice(1, 0, width), own, {}};
-      call.exec.run(sum, sum.groups());
-    });
+    sum_gradient_columns<value_type> const sum{at.gradients(call.space, first).slice(1, 0, width), sums, {}};
+    call.exec.run(sum, sum.groups());
     sum_bias_gradient<Gradient> const write{sums, call.space[at.late_scale].data, some_of(out.bias, first, width),
                                             out.accumulate_bias};
     call.exec.run(write, write.groups());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `distillation_regions`: the workspace of algorithm/loss/linear_distillation.hpp, and into which parts its passes cut
 /// tokens and entries. The regions of the forward pass come first. The memory of a pass's parts is that of the other
-/// pass's, since gradients by logits that are kept lie elsewhere.
+/// pass's, since gradients by logits that are kept lie elsewhere. Where products need transposed copies these lie where
+/// a part's logits were, from which gradients have been made then.
 #pragma once
 
 #include <cstddef>
@@ -83,9 +84,9 @@ struct distillation_cut {
     }
     kept = parts.kept;
     std::int64_t const rest = of.tokens - kept;
-    std::int64_t const of_entry = align_up(max(rest, std::int64_t{1}), whole) * (8 + size) +
-                                  align_up(max(of.tokens, std::int64_t{1}), whole) * size + of.channels * size +
-                                  of_bands;
+    std::int64_t const made = rest > 0 ? of.tokens : 0;  // gradients by logits
+    std::int64_t const turned = (align_up(max(of.tokens, std::int64_t{1}), whole) + of.channels) * size;
+    std::int64_t const of_entry = made * size + max(rest * 8, turned) + of_bands;
     std::int64_t const most = max((budget - kept * stride * size) / of_entry, fewest_entries);
     entries = min(distillation_part_entries(of.tokens, of.channels, most), stride);
     bool const takes_tokens = parts.tokens > 0;
@@ -107,10 +108,10 @@ template <class T>
 struct logit_pair_regions {
   std::int64_t stride;     ///< elements from a token to the next
   std::int64_t in_band;    ///< entries whose rows are made at a time
-  region<float> student;   ///< logits
-  region<float> teacher;   ///< logits
   region<T> band;          ///< rows of a classifier that is a source
   region<T> teacher_band;  ///< the same of the teacher
+  region<float> student;   ///< logits
+  region<float> teacher;   ///< logits
 
   /// A side's logits of a part.
   [[nodiscard]] matrix_view<float> of_part(workspace const& space, region<float> side,
@@ -127,6 +128,7 @@ struct distillation_regions {
   using cut_type = distillation_cut<T, HasSource, TeacherHasSource>;
   static constexpr std::int64_t whole = cut_type::whole;
 
+  bool always_turns;  ///< whether operands of gradients are copied transposed, wherever they lie
   workspace_plan plan;
   distillation_shape shape;
   cut_type cut;
@@ -140,9 +142,10 @@ struct distillation_regions {
   region<divergence_row> rows;
   logit_pair_regions<T> forward;   ///< of parts of the forward pass
   logit_pair_regions<T> backward;  ///< of parts of the backward pass, in the same memory
-  region<T> gradient;              ///< by logits, of a part's tokens that are not kept
-  region<T> turned_gradient;       ///< of all tokens
-  region<T> turned_classifier;
+  region<T> gradient;              ///< by logits, of all tokens unless all are kept
+  region<T> turned_gradient;       ///< transposed, where logits were
+  region<T> turned_classifier;     ///< transposed, where logits were
+  region<T> turned_hidden;         ///< transposed: where logits were, or for all parts
   region<float> column_sums;
   std::int64_t forward_bytes;  ///< of the forward pass alone, which keeps nothing
   region<T> kept;              ///< gradients by logits that the forward pass leaves
@@ -151,12 +154,12 @@ struct distillation_regions {
   std::int64_t shared_bytes;   ///< up to here both passes use the workspace
   region<float> verdicts;
   region<float> late_scale;
-  region<T> turned_hidden;
   region<float> hidden_sums;
 
   distillation_regions(char const* where, distillation_shape const& of, distillation_options const& options,
                        distillation_use use, workspace_plan::record record = workspace_plan::record::entries)
-      : plan(where, record),
+      : always_turns(sizeof(T) != 2 || of.channels % 8 != 0),
+        plan(where, record),
         shape(of),
         cut(where, of, options, use),
         padded_tokens(align_up(of.tokens, whole)),
@@ -174,7 +177,9 @@ struct distillation_regions {
     shared_bytes = plan.bytes();
     verdicts = plan.add<float>("whether stamps are right", 2);
     late_scale = plan.add<float>("last factor of gradients", 1);
-    turned_hidden = plan.add<T>("hidden states, transposed", checked_multiply(where, of.channels, padded_tokens));
+    if (always_turns) {
+      turned_hidden = plan.add<T>("hidden states, transposed", checked_multiply(where, of.channels, padded_tokens));
+    }
     hidden_sums = plan.add<float>("sums of the hidden states' gradient",
                                   has_hidden_sums ? checked_multiply(where, of.tokens, of.channels) : 0);
   }
@@ -183,11 +188,12 @@ struct distillation_regions {
   [[nodiscard]] bool keeps(workspace const& space) const { return cut.kept > 0 && space.bytes() >= shared_bytes; }
   /// The entries of the backward pass's part that begins with `first`.
   [[nodiscard]] std::int64_t width(std::int64_t first) const { return min(cut.entries, shape.vocabulary - first); }
-  /// Blocks of tokens whose gradients by logits are added up first: of those that are kept, then of others.
-  [[nodiscard]] std::int64_t token_blocks() const { return blocks_of(cut.kept) + blocks_of(shape.tokens - cut.kept); }
-  static std::int64_t blocks_of(std::int64_t tokens) {
-    return divide_up(tokens, std::int64_t{sum_gradient_columns<T>::rows});
+  /// Blocks of tokens whose gradients by logits are added up first.
+  [[nodiscard]] std::int64_t token_blocks() const {
+    return divide_up(shape.tokens, std::int64_t{sum_gradient_columns<T>::rows});
   }
+  /// Whether gradients by logits of all tokens are kept.
+  [[nodiscard]] bool keeps_all() const { return cut.kept > 0 && cut.kept == shape.tokens; }
   /// Rows of a band, of so many entries, which begin at multiples of 16 bytes.
   matrix_view<T> band_rows(workspace const& space, region<T> memory, std::int64_t count_of_entries,
                            std::int64_t channels) const {
@@ -201,13 +207,21 @@ struct distillation_regions {
   matrix_view<T> kept_part(workspace const& space, std::int64_t first) const {
     return kept_rows(space, 0, cut.kept).slice(1, first, align_up(width(first), whole));
   }
-  /// Those of the other tokens, which the backward pass makes.
+  /// Those of all tokens, which the backward pass makes or copies.
   matrix_view<T> gradient_of_part(workspace const& space, std::int64_t first) const {
-    return {space[gradient].data, {shape.tokens - cut.kept, align_up(width(first), whole)}, {cut.entries, 1}};
+    return {space[gradient].data, {shape.tokens, align_up(width(first), whole)}, {cut.entries, 1}};
+  }
+  /// Those of all tokens, wherever they are.
+  matrix_view<T const> gradients(workspace const& space, std::int64_t first) const {
+    return keeps_all() ? kept_part(space, first) : gradient_of_part(space, first);
   }
   /// Entries of the part x a whole number of tokens, zeros behind the last.
   matrix_view<T> turned_of_part(workspace const& space, std::int64_t first) const {
     return {space[turned_gradient].data, {width(first), padded_tokens}};
+  }
+  /// Hidden states: channels x a whole number of tokens, zeros behind the last.
+  matrix_view<T> turned_rows(workspace const& space) const {
+    return {space[turned_hidden].data, {shape.channels, padded_tokens}};
   }
 
  private:
@@ -216,19 +230,24 @@ struct distillation_regions {
     workspace_plan ahead(where, workspace_plan::record::sizes);
     forward = add_logits(where, ahead, cut.forward_tokens, {cut.forward_entries, cut.band});
     workspace_plan back(where, workspace_plan::record::sizes);
-    std::int64_t const rest = shape.tokens - cut.kept;
-    backward = add_logits(where, back, rest, {cut.entries, cut.entries});
-    gradient = back.add<T>("gradient by logits", checked_multiply(where, rest, cut.entries));
-    turned_gradient = back.add<T>("the same, transposed", checked_multiply(where, padded_tokens, cut.entries));
-    turned_classifier =
-        back.add<T>("a part of the classifier, transposed", checked_multiply(where, shape.channels, cut.entries));
+    std::int64_t const made = keeps_all() ? 0 : shape.tokens;
+    gradient = back.add<T>("gradient by logits", checked_multiply(where, made, cut.entries));
     column_sums = back.add<float>("column sums", checked_multiply(where, token_blocks(), cut.entries));
-    region<std::byte> const both =
-        plan.add<std::byte>("logits and gradients of a part", max(ahead.bytes(), back.bytes()));
+    backward = add_logits(where, back, shape.tokens - cut.kept, {cut.entries, cut.entries});
+    workspace_plan copies(where, workspace_plan::record::sizes);
+    turned_gradient = copies.add<T>("the same, transposed", checked_multiply(where, padded_tokens, cut.entries));
+    turned_classifier =
+        copies.add<T>("a part of the classifier, transposed", checked_multiply(where, shape.channels, cut.entries));
+    turned_hidden = copies.add<T>("hidden states, transposed",
+                                  always_turns ? 0 : checked_multiply(where, shape.channels, padded_tokens));
+    std::int64_t const of_logits = backward.student.offset;
+    region<std::byte> const both = plan.add<std::byte>(
+        "logits and gradients of a part", max(ahead.bytes(), max(back.bytes(), of_logits + copies.bytes())));
     forward_bytes = both.offset + ahead.bytes();
     move(both.offset, forward.student, forward.teacher, forward.band, forward.teacher_band);
     move(both.offset, backward.student, backward.teacher, backward.band, backward.teacher_band);
-    move(both.offset, gradient, turned_gradient, turned_classifier, column_sums);
+    move(both.offset, gradient, column_sums);
+    move(both.offset + of_logits, turned_gradient, turned_classifier, turned_hidden);
   }
   struct part_width {
     std::int64_t entries;
@@ -241,10 +260,10 @@ struct distillation_regions {
     };
     return {of.entries,
             of.in_band,
-            to.add<float>("logits of the student", logits),
-            to.add<float>("logits of the teacher", logits),
             to.add<T>("a part's rows of the classifier", rows_of(HasSource, shape.channels)),
-            to.add<T>("a part's rows of the teacher's classifier", rows_of(TeacherHasSource, shape.teacher_channels))};
+            to.add<T>("a part's rows of the teacher's classifier", rows_of(TeacherHasSource, shape.teacher_channels)),
+            to.add<float>("logits of the student", logits),
+            to.add<float>("logits of the teacher", logits)};
   }
   template <class... Regions>
   static void move(std::int64_t offset, Regions&... regions) {
