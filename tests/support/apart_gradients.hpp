@@ -35,8 +35,8 @@ inline std::int64_t bytes_of_region(tessera::workspace_plan const& plan, std::st
   return -1;
 }
 
-/// The least budget of a problem, in whole KiB, for which its gradients are made in several parts: plans refuse all that
-/// are less. By bisection, since a refusal is an exception, which takes long.
+/// The least budget of a problem, in whole KiB, for which its gradients are made in several parts: plans refuse all
+/// that are less. By bisection, since a refusal is an exception, which takes long.
 template <class Loss, class T, class Executor>
 std::int64_t least_budget(Executor const& exec, loss_problem<T> const& p) {
   tessera::linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};

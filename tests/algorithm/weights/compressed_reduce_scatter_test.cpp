@@ -39,8 +39,8 @@ struct found_by_rank {
   bool is_sound = false;
 };
 
-/// One of 16384 normal numbers: to draw another one for each of millions of gradients would take longer than to compress
-/// them and to add them up.
+/// One of 16384 normal numbers: to draw another one for each of millions of gradients would take longer than to
+/// compress them and to add them up.
 inline float normal_number(std::uint64_t random) {
   static std::vector<float> const numbers = [] {
     std::vector<float> drawn(1U << 14);
