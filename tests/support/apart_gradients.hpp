@@ -35,20 +35,35 @@ inline std::int64_t bytes_of_region(tessera::workspace_plan const& plan, std::st
   return -1;
 }
 
-/// The least budget of a problem, in whole KiB, for which its gradients are made in several parts.
+/// The least budget of a problem, in whole KiB, for which its gradients are made in several parts: plans refuse all
+/// that are less. By bisection, since a refusal is an exception, which takes long.
 template <class Loss, class T, class Executor>
 std::int64_t least_budget(Executor const& exec, loss_problem<T> const& p) {
   tessera::linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
   auto options = p.options;
-  for (options.workspace_budget = 1 << 10;; options.workspace_budget += 1 << 10) {
+  auto const is_refused = [&](std::int64_t kib) {
+    options.workspace_budget = kib << 10;
     try {
-      auto const plan = Loss::template plan_backward<T>(exec, shape, options);
-      CHECK(bytes_of_region(plan, "lower halves of hidden gradients") == 0);
-      CHECK(bytes_of_region(plan, "gradient of a part of the logits") < p.tokens * p.vocabulary * 2);
-      return options.workspace_budget;
+      static_cast<void>(Loss::template plan_backward<T>(exec, shape, options));
+      return false;
     } catch (tessera::value_error const&) {
+      return true;
     }
+  };
+  std::int64_t refused = 0;
+  std::int64_t enough = 1;
+  for (; is_refused(enough); enough *= 2) {
+    refused = enough;
   }
+  while (enough - refused > 1) {
+    std::int64_t const middle = (refused + enough) / 2;
+    (is_refused(middle) ? refused : enough) = middle;
+  }
+  options.workspace_budget = enough << 10;
+  auto const plan = Loss::template plan_backward<T>(exec, shape, options);
+  CHECK(bytes_of_region(plan, "lower halves of hidden gradients") == 0);
+  CHECK(bytes_of_region(plan, "gradient of a part of the logits") < p.tokens * p.vocabulary * 2);
+  return options.workspace_budget;
 }
 
 /// Runs both passes. Gradients were NaN before.

@@ -3,6 +3,7 @@
 /// what a rank receives.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -55,12 +56,9 @@ class guarded_block {
   }
   [[nodiscard]] tessera::array_view<std::byte> view() { return {memory_.data() + first_, bytes_}; }
   [[nodiscard]] bool is_sound() const {
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(memory_.size()); ++i) {
-      if ((i < first_ || i >= first_ + bytes_) && memory_[static_cast<std::size_t>(i)] != rubbish) {
-        return false;
-      }
-    }
-    return true;
+    auto const is_rubbish = [](std::byte value) { return value == rubbish; };
+    return std::all_of(memory_.begin(), memory_.begin() + first_, is_rubbish) &&
+           std::all_of(memory_.begin() + first_ + bytes_, memory_.end(), is_rubbish);
   }
 
  private:

@@ -17,6 +17,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/double_rows.hpp"
 #include "support/loss_gradient_reference.hpp"
 
 namespace tessera_test {
@@ -123,20 +124,17 @@ struct distillation_reference {
   std::vector<double> bias;        ///< gradient
 };
 
-/// Logits of a token, and their slopes by the sums.
+/// Logits of a token, and their slopes by the sums. `hidden`: the token's; `rows`: the classifier's.
 template <class T>
-std::vector<double> distillation_logits(std::vector<T> const& hidden, std::vector<T> const& classifier,
+std::vector<double> distillation_logits(double const* hidden, std::vector<double> const& rows,
                                         std::vector<T> const& bias, std::int64_t token, std::int64_t channels,
                                         double cap, double temperature, reference_map const& map,
                                         std::vector<double>* slopes) {
   std::vector<double> logits;
-  std::int64_t const entries = static_cast<std::int64_t>(classifier.size()) / channels;
+  std::int64_t const entries = static_cast<std::int64_t>(rows.size()) / channels;
   for (std::int64_t j = 0; j < entries; ++j) {
-    double sum = bias.empty() ? 0.0 : as_double(bias[static_cast<std::size_t>(j)]);
-    for (std::int64_t i = 0; i < channels; ++i) {
-      sum += as_double(hidden[static_cast<std::size_t>(token * channels + i)]) *
-             as_double(classifier[static_cast<std::size_t>(j * channels + i)]);
-    }
+    double const sum = row_product(hidden, rows.data() + j * channels, channels) +
+                       (bias.empty() ? 0.0 : as_double(bias[static_cast<std::size_t>(j)]));
     double const bent = cap > 0 ? std::tanh(sum / cap) : 0;
     double const scaled = (cap > 0 ? cap * bent : sum) / temperature;
     logits.push_back(map.value != nullptr ? map.value(scaled, token, j) : scaled);
@@ -202,14 +200,20 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
   auto const& o = p.options;
   bool const is_mean = o.reduction == tessera::loss_reduction::mean;
   double const scale = !is_mean ? 1.0 : weights != 0 ? 1 / weights : 0;
+  auto const hidden = doubles_of(p.hidden);
+  auto const classifier = doubles_of(p.classifier);
+  auto const teacher_hidden = doubles_of(p.teacher_hidden);
+  auto const teacher_classifier = doubles_of(p.teacher_classifier);
+  std::int64_t const channels = p.shape.channels;
+  std::int64_t const teacher_channels = p.shape.teacher_channels;
   for (std::int64_t i = 0; i < p.shape.tokens; ++i) {
     std::vector<double> slopes;
     std::vector<double> gradient;
     auto log_q =
-        distillation_logits(p.hidden, p.classifier, p.bias, i, p.shape.channels, static_cast<double>(o.softcap),
-                            static_cast<double>(o.temperature), p.map, &slopes);
-    auto log_p = distillation_logits(p.teacher_hidden, p.teacher_classifier, p.teacher_bias, i,
-                                     p.shape.teacher_channels, static_cast<double>(o.teacher_softcap),
+        distillation_logits(hidden.data() + i * channels, classifier, p.bias, i, channels,
+                            static_cast<double>(o.softcap), static_cast<double>(o.temperature), p.map, &slopes);
+    auto log_p = distillation_logits(teacher_hidden.data() + i * teacher_channels, teacher_classifier, p.teacher_bias,
+                                     i, teacher_channels, static_cast<double>(o.teacher_softcap),
                                      static_cast<double>(o.temperature), p.teacher_map, nullptr);
     to_log_probabilities(log_q);
     to_log_probabilities(log_p);
@@ -223,12 +227,8 @@ distillation_reference reference_distillation(distillation_problem<T> const& p, 
       double const by_sum =
           scale * weight * upstream * gradient[static_cast<std::size_t>(j)] * slopes[static_cast<std::size_t>(j)];
       result.bias[static_cast<std::size_t>(j)] += by_sum;
-      for (std::int64_t c = 0; c < p.shape.channels; ++c) {
-        auto const of_hidden = static_cast<std::size_t>(i * p.shape.channels + c);
-        auto const of_classifier = static_cast<std::size_t>(j * p.shape.channels + c);
-        result.hidden[of_hidden] += by_sum * as_double(p.classifier[of_classifier]);
-        result.classifier[of_classifier] += by_sum * as_double(p.hidden[of_hidden]);
-      }
+      add_row(result.hidden.data() + i * channels, by_sum, classifier.data() + j * channels, channels);
+      add_row(result.classifier.data() + j * channels, by_sum, hidden.data() + i * channels, channels);
     }
   }
   return result;

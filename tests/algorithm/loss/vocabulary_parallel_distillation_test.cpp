@@ -32,7 +32,7 @@ using namespace tessera_test;
 
 namespace {
 
-constexpr int distilling_ranks[] = {1, 2, 3, 8};
+std::vector<int> const distilling_ranks = {1, 2, 3, 8};
 
 /// What a rank has of a distillation, and what it found.
 template <class T, class Gradient>
@@ -120,27 +120,30 @@ bool has_bits_of(std::vector<V> const& a, std::vector<V> const& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
 }
 
-/// Compares both passes with the formulas, and ranks with each other.
+/// Compares both passes on so many ranks with the formulas, and ranks with each other.
 template <class D, class Gradient, class T, class Exec>
-void check_distilling(int count, Exec const& exec, distillation_problem<T> const& p, double tolerance) {
+void check_distilling(std::vector<int> const& counts, Exec const& exec, distillation_problem<T> const& p,
+                      double tolerance) {
   auto const expected = reference_distillation(p, divergence_kind_of<D>);
-  for (bool const has_side : {false, true}) {
-    CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
-    auto const all = distill_on_ranks<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
-    std::vector<Gradient> classifier;
-    std::vector<Gradient> bias;
-    for (auto const& rank : all) {
-      CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
-      CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
-      CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
-      CHECK(has_bits_of(rank.found.hidden, all[0].found.hidden));
-      CHECK(relative_distance(rank.found.hidden, expected.hidden) <= tolerance);
-      classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
-      bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
-    }
-    CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
-    if (!p.bias.empty()) {
-      CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+  for (int const count : counts) {
+    for (bool const has_side : {false, true}) {
+      CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
+      auto const all = distill_on_ranks<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
+      std::vector<Gradient> classifier;
+      std::vector<Gradient> bias;
+      for (auto const& rank : all) {
+        CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
+        CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
+        CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
+        CHECK(has_bits_of(rank.found.hidden, all[0].found.hidden));
+        CHECK(relative_distance(rank.found.hidden, expected.hidden) <= tolerance);
+        classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
+        bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
+      }
+      CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
+      if (!p.bias.empty()) {
+        CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+      }
     }
   }
 }
@@ -162,11 +165,10 @@ distillation_problem<T> problem_with_all(distillation_shape const& shape, loss_r
 
 TEMPLATE_TEST_CASE("distillation on ranks is its formula, in extents around its tiles", "[host][threads]", forward_kl,
                    reverse_kl, jensen_shannon) {
-  for (int const count : distilling_ranks) {
-    for (distillation_shape const& shape :
-         {distillation_shape{0, 40, 3, 9}, {1, 7, 5, 3}, {7, 65, 3, 9}, {65, 300, 8, 16}}) {
-      check_distilling<TestType, float>(count, cpu{.threads = 1}, make_distillation_problem<float>(shape), 2e-5);
-    }
+  for (distillation_shape const& shape :
+       {distillation_shape{0, 40, 3, 9}, {1, 7, 5, 3}, {7, 65, 3, 9}, {65, 300, 8, 16}}) {
+    auto const p = make_distillation_problem<float>(shape);
+    check_distilling<TestType, float>(distilling_ranks, cpu{.threads = 1}, p, 2e-5);
   }
 }
 
@@ -174,11 +176,11 @@ TEMPLATE_TEST_CASE("distillation on ranks takes every option", "[host][threads]"
                    jensen_shannon) {
   distillation_shape const shape{70, 501, 24, 40};
   cpu const exec{.threads = 1};
-  check_distilling<TestType, float>(2, exec, problem_with_all<float>(shape, loss_reduction::none), 2e-5);
+  check_distilling<TestType, float>({2}, exec, problem_with_all<float>(shape, loss_reduction::none), 2e-5);
   auto const by_sum = problem_with_all<float>(shape, loss_reduction::sum);
-  check_distilling<TestType, float>(3, testing::adversary{.seed = 5}, by_sum, 2e-5);
-  check_distilling<TestType, float>(8, exec, problem_with_all<float>(shape, loss_reduction::mean), 2e-5);
-  check_distilling<TestType, bfloat16>(3, cpu{.threads = 1},
+  check_distilling<TestType, float>({3}, testing::adversary{.seed = 5}, by_sum, 2e-5);
+  check_distilling<TestType, float>({8}, exec, problem_with_all<float>(shape, loss_reduction::mean), 2e-5);
+  check_distilling<TestType, bfloat16>({3}, cpu{.threads = 1},
                                        problem_with_all<bfloat16>({70, 501, 24, 40}, loss_reduction::mean), 6e-3);
 }
 
@@ -301,26 +303,29 @@ std::vector<rank_of_distillation<T, Gradient>> distill_spread(int count, Exec co
 }
 
 template <class D, class Gradient, class T, class Exec>
-void check_spread_distilling(int count, Exec const& exec, distillation_problem<T> const& p, double tolerance) {
+void check_spread_distilling(std::vector<int> const& counts, Exec const& exec, distillation_problem<T> const& p,
+                             double tolerance) {
   auto const expected = reference_distillation(p, divergence_kind_of<D>);
-  for (bool const has_side : {false, true}) {
-    CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
-    auto const all = distill_spread<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
-    std::vector<Gradient> hidden;
-    std::vector<Gradient> classifier;
-    std::vector<Gradient> bias;
-    for (auto const& rank : all) {
-      CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
-      CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
-      CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
-      hidden.insert(hidden.end(), rank.found.hidden.begin(), rank.found.hidden.end());
-      classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
-      bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
-    }
-    CHECK(relative_distance(hidden, expected.hidden) <= tolerance);
-    CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
-    if (!p.bias.empty()) {
-      CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+  for (int const count : counts) {
+    for (bool const has_side : {false, true}) {
+      CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
+      auto const all = distill_spread<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
+      std::vector<Gradient> hidden;
+      std::vector<Gradient> classifier;
+      std::vector<Gradient> bias;
+      for (auto const& rank : all) {
+        CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
+        CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
+        CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
+        hidden.insert(hidden.end(), rank.found.hidden.begin(), rank.found.hidden.end());
+        classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
+        bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
+      }
+      CHECK(relative_distance(hidden, expected.hidden) <= tolerance);
+      CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
+      if (!p.bias.empty()) {
+        CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
+      }
     }
   }
 }
@@ -329,19 +334,18 @@ void check_spread_distilling(int count, Exec const& exec, distillation_problem<T
 
 TEMPLATE_TEST_CASE("distillation on ranks whose hidden states are spread, too, is its formula", "[host][threads]",
                    forward_kl, reverse_kl, jensen_shannon) {
-  for (int const count : distilling_ranks) {
-    for (distillation_shape const& shape : {distillation_shape{0, 40, 3, 9}, {24, 7, 5, 3}, {72, 300, 8, 16}}) {
-      check_spread_distilling<TestType, float>(count, cpu{.threads = 1}, make_distillation_problem<float>(shape), 2e-5);
-    }
-    for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
-      auto const p = problem_with_all<float>({48, 301, 24, 40}, reduction);
-      check_spread_distilling<TestType, float>(count, cpu{.threads = 1}, p, 2e-5);
-    }
+  for (distillation_shape const& shape : {distillation_shape{0, 40, 3, 9}, {24, 7, 5, 3}, {72, 300, 8, 16}}) {
+    auto const p = make_distillation_problem<float>(shape);
+    check_spread_distilling<TestType, float>(distilling_ranks, cpu{.threads = 1}, p, 2e-5);
+  }
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::mean}) {
+    auto const p = problem_with_all<float>({48, 301, 24, 40}, reduction);
+    check_spread_distilling<TestType, float>(distilling_ranks, cpu{.threads = 1}, p, 2e-5);
   }
   auto const p = problem_with_all<float>({48, 301, 24, 40}, loss_reduction::sum);
-  check_spread_distilling<TestType, float>(3, testing::adversary{.seed = 6}, p, 2e-5);
+  check_spread_distilling<TestType, float>({3}, testing::adversary{.seed = 6}, p, 2e-5);
   check_spread_distilling<TestType, bfloat16>(
-      3, cpu{.threads = 1}, problem_with_all<bfloat16>({72, 501, 24, 40}, loss_reduction::mean), 6e-3);
+      {3}, cpu{.threads = 1}, problem_with_all<bfloat16>({72, 501, 24, 40}, loss_reduction::mean), 6e-3);
 }
 
 TEST_CASE("a gradient of a student's spread hidden states is added to what each rank holds", "[host][threads]") {

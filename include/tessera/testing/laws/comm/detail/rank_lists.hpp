@@ -83,6 +83,7 @@ T number_of_rank(std::uint64_t seed, int rank, int ranks, std::int64_t index) {
 template <class T>
 std::vector<T> numbers_of_rank(std::uint64_t seed, int rank, int ranks, std::int64_t count) {
   std::vector<T> numbers;
+  numbers.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     numbers.push_back(number_of_rank<T>(seed, rank, ranks, i));
   }
@@ -183,8 +184,11 @@ T extreme_in_rank_order(std::vector<T> const& elements, bool is_maximum) {
 template <class T>
 reduced_list<T> reduce_numbers(std::uint64_t seed, int ranks, std::int64_t count, rank_reduction reduction) {
   reduced_list<T> reduced;
+  reduced.values.reserve(static_cast<std::size_t>(count));
+  reduced.slack.reserve(static_cast<std::size_t>(count));
+  std::vector<T> elements;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::vector<T> elements;
+    elements.clear();
     double magnitude = 0;
     bool has_nan = false;
     for (int rank = 0; rank < ranks; ++rank) {
