@@ -32,7 +32,8 @@ def medians(file, counter):
 
 
 class Fit:
-    """Milliseconds of a GPU alone: begin + entries * each. Of two beside that: start + bytes / rate."""
+    """Milliseconds of a GPU alone: begin + entries * each. Of two beside that: start + bytes / rate. No start is
+    negative: measurements of one and of two GPUs may come from several hosts."""
 
     def __init__(self):
         whole, half = medians("loss.json", "ms"), medians("vocabulary_parallel.json", "alone_ms")
@@ -52,6 +53,10 @@ class Fit:
         (small, large), of_bytes = list(MODELS), self.gradient_bytes
         self.rate = (of_bytes(large) - of_bytes(small)) / (reduced[large] - reduced[small]) / 1e6  # GB/s
         self.begin = reduced[small] - of_bytes(small) / self.rate / 1e6
+        if self.rate <= 0 or self.begin < 0:  # two measurements that no start explains: only bytes count
+            self.rate = (sum(of_bytes(name) ** 2 for name in MODELS)
+                         / sum(of_bytes(name) * reduced[name] for name in MODELS) / 1e6)
+            self.begin = 0.0
 
     @staticmethod
     def gradient_bytes(name):
