@@ -63,8 +63,8 @@ def linear_distillation(e, c, teacher_e, teacher_c, divergence="forward_kl", red
 
     Gives float32: with "mean" the sum of weighted divergences over the sum of weights, "sum", or "none" for each token.
     e and c have gradients, the teacher has none; an input that requires none costs none. Nothing waits.
-    workspace_bytes: the most memory for parts of logits, 384 MiB by default. With more, some GiB, gradients by logits are
-    kept between the passes, which takes 4 products in place of 6 or 8. vocab_parallel_options: see
+    workspace_bytes: the most memory for parts of logits, 384 MiB by default. With some GiB gradients by logits are kept
+    between the passes, which takes 4 products in place of 6 or 8. vocab_parallel_options: see
     linear_cross_entropy(); c and teacher_c have the same entries of the vocabulary on a rank."""
     _require(reduction in REDUCTIONS, ValueError, "linear_distillation: the reduction is ", repr(reduction),
              " but must be one of ", ", ".join(REDUCTIONS))
