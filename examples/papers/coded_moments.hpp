@@ -8,6 +8,7 @@
 
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
@@ -30,7 +31,6 @@ struct coded_moments {
   TESSERA_FN static std::int64_t place(std::int64_t which, int lane, int half) {
     return which * (2 * lanes) + half * lanes + lane;
   }
-  /// A code of a word.
   TESSERA_FN static std::uint8_t code(std::uint32_t word, int k) { return static_cast<std::uint8_t>(word >> (8 * k)); }
   TESSERA_FN static float decode(std::uint8_t code, params_type const& params) {
     return Q{}.decode(bit_cast<typename Q::code_type>(code), params);
@@ -88,6 +88,7 @@ struct moments_memory {
   template <class Executor>
   moments_memory(Executor const& exec, std::int64_t count)
       : codes(exec, count / 4), params(exec, divide_up(count, std::int64_t{Q::group})) {
+    check<shape_error>(count % 4 == 0, "moments_memory: ", count, " parameters are no multiple of ", 4);
     exec.copy(std::vector<std::uint32_t>(static_cast<std::size_t>(codes.size())), codes);
     exec.copy(std::vector<typename Q::params_type>(static_cast<std::size_t>(params.size())), params);
     exec.wait();

@@ -82,6 +82,8 @@ TEST_CASE("8-bit Adam takes other blocks and quantizers, and dynamic codes keep 
   using namespace tessera_examples;
   using plain = eight_bit_adam<symmetric_quantizer<8, 256>, scaled_float_quantizer<float8_e4m3, 256>>;
   CHECK(eight_bit_adam_trial::run<plain>(cpu{.threads = 1}, {1028, 20}).error <= eight_bit_adam_trial::bound);
+  CHECK_THROWS_WITH(moments_memory<plain::first_quantizer>(cpu{}, 1027),
+                    "moments_memory: 1027 parameters are no multiple of 4");
   std::vector<float> values{0.0F, 1.0F, 0.1F, 0.099F, 1e-7F, 1e-8F};
   for (std::uint64_t i = 0; i < 500; ++i) {  // of seven decades
     values.push_back(testing::student_t{}.value(3, i) * std::pow(10.0F, -static_cast<float>(i % 8)));
