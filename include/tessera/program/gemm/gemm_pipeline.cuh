@@ -44,11 +44,11 @@ struct no_more_loads {
 /// How a program's operand lies in the memory from which TMA loads it, and in a stage.
 template <operand_order Order, int Rows, int Depth>
 struct staged_operand {
-  static constexpr bool is_along = Order == operand_order::along_depth;
-  static constexpr int box_rows = is_along ? Rows : 64;           ///< the operand's rows in a box
-  static constexpr int boxes = Rows / box_rows;                   ///< boxes that are loaded
-  static constexpr int box_bytes = box_rows * 128;                ///< bytes of a box
-  static constexpr int bytes_of_step = is_along ? 32 : 16 * 128;  ///< from one multiplication to the next
+  static constexpr bool is_along = Order == operand_order::along_depth;  ///< whether rows have the depth
+  static constexpr int box_rows = is_along ? Rows : 64;                  ///< the operand's rows in a box
+  static constexpr int boxes = Rows / box_rows;                          ///< boxes that are loaded
+  static constexpr int box_bytes = box_rows * 128;                       ///< bytes of a box
+  static constexpr int bytes_of_step = is_along ? 32 : 16 * 128;         ///< from one multiplication to the next
   static constexpr box_shape box = {is_along ? Rows : Depth, is_along ? Depth : 64};  ///< as tensor maps have it
   static_assert(Rows % box_rows == 0 && (is_along || Depth == 64), "tessera: boxes across the depth are of 64 x 64");
 
