@@ -135,8 +135,9 @@ def distillation(results):
     sizes = [(kind, size) for kind in ["jensen_shannon", "forward_kl"] for size in [LLAMA, GEMMA]]
     headings = [f"`{kind}`, {' x '.join(size.split('x')[1:])}" for kind, size in sizes]
     return cells_table(headings, [
-        ("`linear_distillation`", [f"linear_distillation/{kind}/forward_backward/bf16/spread/{size}"
-                                   for kind, size in sizes]),
+        *((label, [f"linear_distillation/{kind}/forward_backward{budget}/bf16/spread/{size}" for kind, size in sizes])
+          for label, budget in [("`linear_distillation`", "")] + [
+              (f"with up to {size} GiB", f"_{size}GiB") for size in [1, 4, 6]]),
         *((label, [f"{who}/distillation/{kind}/bf16/spread/{size}" for kind, size in sizes]) for label, who in [
             ("PyTorch by 1024 tokens, `torch.compile`", "torch_chunks"), ("Liger Kernel in Triton", "liger"),
             ("`torch.compile` over all tokens", "torch_compile"), ("PyTorch", "torch_eager")])], results)
