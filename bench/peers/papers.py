@@ -9,7 +9,7 @@ torch_eager       PyTorch's operations one by one
 scaled_mm         torch._scaled_mm in e4m3 with scales for 1 x 128 inputs and 128 x 128 weights
 scaled_mm_rows    the same with a scale for each row and column
 torch_compile     PyTorch's operations, compiled
-torch_fused       torch.optim.Adam(fused=True), weights and moments in fp32
+torch_fused       torch.optim.AdamW(fused=True), weights and moments in fp32
 
 `error` is the largest difference from results in fp32 of rows that stand for all, relative to the largest of these.
 Names end in the extents of a program's trial, in its order. Losses of policies and preferences have a part of their

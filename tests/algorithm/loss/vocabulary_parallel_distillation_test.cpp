@@ -120,6 +120,32 @@ bool has_bits_of(std::vector<V> const& a, std::vector<V> const& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
 }
 
+/// A gradient of which each rank has a part, as a whole.
+template <class T, class Gradient>
+std::vector<Gradient> of_all(std::vector<rank_of_distillation<T, Gradient>> const& all,
+                             std::vector<Gradient> distillation_results<Gradient>::*part) {
+  std::vector<Gradient> whole;
+  for (auto const& rank : all) {
+    whole.insert(whole.end(), (rank.found.*part).begin(), (rank.found.*part).end());
+  }
+  return whole;
+}
+
+/// Compares what ranks found with the formulas, and their losses with each other; but hidden states' gradients.
+template <class T, class Gradient, class Expected>
+void check_results(distillation_problem<T> const& p, std::vector<rank_of_distillation<T, Gradient>> const& all,
+                   Expected const& expected, double tolerance) {
+  for (auto const& rank : all) {
+    CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
+    CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
+    CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
+  }
+  CHECK(relative_distance(of_all(all, &distillation_results<Gradient>::classifier), expected.classifier) <= tolerance);
+  if (!p.bias.empty()) {
+    CHECK(relative_distance(of_all(all, &distillation_results<Gradient>::bias), expected.bias) <= 2 * tolerance);
+  }
+}
+
 /// Compares both passes on so many ranks with the formulas, and ranks with each other.
 template <class D, class Gradient, class T, class Exec>
 void check_distilling(std::vector<int> const& counts, Exec const& exec, distillation_problem<T> const& p,
@@ -129,20 +155,10 @@ void check_distilling(std::vector<int> const& counts, Exec const& exec, distilla
     for (bool const has_side : {false, true}) {
       CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
       auto const all = distill_on_ranks<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
-      std::vector<Gradient> classifier;
-      std::vector<Gradient> bias;
+      check_results(p, all, expected, tolerance);
       for (auto const& rank : all) {
-        CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
-        CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
-        CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
         CHECK(has_bits_of(rank.found.hidden, all[0].found.hidden));
         CHECK(relative_distance(rank.found.hidden, expected.hidden) <= tolerance);
-        classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
-        bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
-      }
-      CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
-      if (!p.bias.empty()) {
-        CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
       }
     }
   }
@@ -310,22 +326,8 @@ void check_spread_distilling(std::vector<int> const& counts, Exec const& exec, d
     for (bool const has_side : {false, true}) {
       CAPTURE(count, p.shape.tokens, p.shape.vocabulary, p.shape.channels, has_side);
       auto const all = distill_spread<linear_distillation<T, D>, Gradient>(count, exec, p, has_side);
-      std::vector<Gradient> hidden;
-      std::vector<Gradient> classifier;
-      std::vector<Gradient> bias;
-      for (auto const& rank : all) {
-        CHECK(worst_divergence(p, rank.found, expected) <= 1e-5);
-        CHECK(has_bits_of(rank.found.loss, all[0].found.loss));
-        CHECK(has_bits_of(rank.found.divergence, all[0].found.divergence));
-        hidden.insert(hidden.end(), rank.found.hidden.begin(), rank.found.hidden.end());
-        classifier.insert(classifier.end(), rank.found.classifier.begin(), rank.found.classifier.end());
-        bias.insert(bias.end(), rank.found.bias.begin(), rank.found.bias.end());
-      }
-      CHECK(relative_distance(hidden, expected.hidden) <= tolerance);
-      CHECK(relative_distance(classifier, expected.classifier) <= tolerance);
-      if (!p.bias.empty()) {
-        CHECK(relative_distance(bias, expected.bias) <= 2 * tolerance);
-      }
+      check_results(p, all, expected, tolerance);
+      CHECK(relative_distance(of_all(all, &distillation_results<Gradient>::hidden), expected.hidden) <= tolerance);
     }
   }
 }

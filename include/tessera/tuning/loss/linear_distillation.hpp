@@ -81,9 +81,9 @@ struct distillation_token_parts {
 ///     jensen_shannon, all tokens kept     53 + 9.5         59 + 19
 ///
 /// Measured are 89 and 120 ms in the first two lines, with 384 MiB (113 and 152 of 256000 x 2304), and in the last two
-/// 58 and 62 within 4 GiB (75 and 83 within 6 GiB), where products have 700 TFLOP/s. In turns with products that take
-/// transposed copies, which move 2 bytes more, or 4 where all tokens are kept, the last two are 56 for 59 (74 for 78)
-/// and 60 for 67 (80 for 90); of the latter 4 are for the fewer instructions of jensen_shannon.
+/// 58 and 62 within 4 GiB (75 and 83 within 6 GiB). In turns with products that take transposed copies, which move 2
+/// bytes more, or 4 where all tokens are kept, and with a jensen_shannon of more instructions, the last two are 56 for
+/// 59 (74 for 78) and 60 for 67 (80 for 90).
 ///
 /// A part has at least 256 tokens, a row of tiles, and 512 where something is kept. By count, products of 512 tokens
 /// with two classifiers of 128256 x 4096 take 1.6 ms, in 0.5 of which these are read; those of 256 tokens 0.8.

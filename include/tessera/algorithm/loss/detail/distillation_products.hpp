@@ -17,7 +17,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/map/divergence.hpp>
-#include <tessera/program/loss/detail/turn_rows.hpp>
+#include <tessera/program/loss/detail/transpose_rows.hpp>
 #include <tessera/program/loss/divergence_gradient.hpp>
 #include <tessera/program/loss/gradient_products.hpp>
 #include <tessera/tile/row_chunks.hpp>
@@ -42,8 +42,8 @@ struct distillation_products {
   static void run(Call const& call, gradients const& out, hidden_progress const& progress) {
     auto const& at = call.at;
     matrix_view<float> const sums = hidden_sums(call, out);
-    if (at.always_turns && out.classifier.data != nullptr) {
-      turn(call, call.in.hidden, at.turned_rows(call.space));
+    if (at.always_transposes && out.classifier.data != nullptr) {
+      transpose(call, call.in.hidden, at.transposed_rows(call.space));
     }
     for (std::int64_t first = 0; first < at.shape.vocabulary; first += at.cut.entries) {
       make_gradient(call, first);
@@ -89,14 +89,14 @@ struct distillation_products {
   template <class Call, class Output>
   static bool takes_rows(Call const& call, std::int64_t first, matrix_view<value_type const> rows,
                          matrix_view<Output> outputs) {
-    return !call.at.always_turns && call.at.width(first) % 8 == 0 && row_chunks<value_type const>{rows}.is_aligned() &&
-           row_chunks<Output>{outputs}.is_aligned();
+    return !call.at.always_transposes && call.at.width(first) % 8 == 0 &&
+           row_chunks<value_type const>{rows}.is_aligned() && row_chunks<Output>{outputs}.is_aligned();
   }
 
   /// Enqueues the transposed matrix, with zeros behind it.
   template <class Call>
-  static void turn(Call const& call, matrix_view<value_type const> from, matrix_view<value_type> to) {
-    turn_rows<value_type> const program{from, to};
+  static void transpose(Call const& call, matrix_view<value_type const> from, matrix_view<value_type> to) {
+    transpose_rows<value_type> const program{from, to};
     call.exec.run(program, program.groups());
   }
 
@@ -127,10 +127,10 @@ struct distillation_products {
       layer::forward(call.exec, gradient.slice(1, 0, at.width(first)), classifier.transposed(), add, sums);
       return;
     }
-    matrix_view<value_type> const turned(call.space[at.turned_classifier].data,
-                                         {at.shape.channels, gradient.extent(1)});
-    turn(call, classifier, turned);
-    layer::forward(call.exec, gradient, matrix_view<value_type const>(turned), add, sums);
+    matrix_view<value_type> const transposed(call.space[at.transposed_classifier].data,
+                                             {at.shape.channels, gradient.extent(1)});
+    transpose(call, classifier, transposed);
+    layer::forward(call.exec, gradient, matrix_view<value_type const>(transposed), add, sums);
   }
 
   /// Enqueues what is left of the hidden states' gradient once all parts are added up, and tells of it.
@@ -162,13 +162,14 @@ struct distillation_products {
       layer::forward(call.exec, gradient.transposed(), call.in.hidden.transposed(), add, rows);
       return;
     }
-    matrix_view<value_type> const turned = at.turned_of_part(call.space, first);
-    matrix_view<value_type> const hidden = at.turned_rows(call.space);
-    turn(call, gradient, turned);
-    if (!at.always_turns) {  // else they were turned once
-      turn(call, call.in.hidden, hidden);
+    matrix_view<value_type> const transposed = at.transposed_of_part(call.space, first);
+    matrix_view<value_type> const hidden = at.transposed_rows(call.space);
+    transpose(call, gradient, transposed);
+    if (!at.always_transposes) {  // else they were transposed once
+      transpose(call, call.in.hidden, hidden);
     }
-    layer::forward(call.exec, matrix_view<value_type const>(turned), matrix_view<value_type const>(hidden), add, rows);
+    layer::forward(call.exec, matrix_view<value_type const>(transposed), matrix_view<value_type const>(hidden), add,
+                   rows);
   }
 
   /// Enqueues the gradient of the bias: sums over tokens of what the products are of.

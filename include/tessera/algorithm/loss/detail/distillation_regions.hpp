@@ -85,8 +85,8 @@ struct distillation_cut {
     kept = parts.kept;
     std::int64_t const rest = of.tokens - kept;
     std::int64_t const made = rest > 0 ? of.tokens : 0;  // gradients by logits
-    std::int64_t const turned = (align_up(max(of.tokens, std::int64_t{1}), whole) + of.channels) * size;
-    std::int64_t const of_entry = made * size + max(rest * 8, turned) + of_bands;
+    std::int64_t const transposed = (align_up(max(of.tokens, std::int64_t{1}), whole) + of.channels) * size;
+    std::int64_t const of_entry = made * size + max(rest * 8, transposed) + of_bands;
     std::int64_t const most = max((budget - kept * stride * size) / of_entry, fewest_entries);
     entries = min(distillation_part_entries(of.tokens, of.channels, most), stride);
     bool const takes_tokens = parts.tokens > 0;
@@ -128,7 +128,7 @@ struct distillation_regions {
   using cut_type = distillation_cut<T, HasSource, TeacherHasSource>;
   static constexpr std::int64_t whole = cut_type::whole;
 
-  bool always_turns;  ///< whether operands of gradients are copied transposed, wherever they lie
+  bool always_transposes;  ///< whether operands of gradients are copied transposed, wherever they lie
   workspace_plan plan;
   distillation_shape shape;
   cut_type cut;
@@ -140,12 +140,12 @@ struct distillation_regions {
   region<float> scale;
   region<logit_pair_state> states;
   region<divergence_row> rows;
-  logit_pair_regions<T> forward;   ///< of parts of the forward pass
-  logit_pair_regions<T> backward;  ///< of parts of the backward pass, in the same memory
-  region<T> gradient;              ///< by logits, of all tokens unless all are kept
-  region<T> turned_gradient;       ///< transposed, where logits were
-  region<T> turned_classifier;     ///< transposed, where logits were
-  region<T> turned_hidden;         ///< transposed: where logits were, or for all parts
+  logit_pair_regions<T> forward;    ///< of parts of the forward pass
+  logit_pair_regions<T> backward;   ///< of parts of the backward pass, in the same memory
+  region<T> gradient;               ///< by logits, of all tokens unless all are kept
+  region<T> transposed_gradient;    ///< where logits were
+  region<T> transposed_classifier;  ///< where logits were
+  region<T> transposed_hidden;      ///< where logits were, or for all parts
   region<float> column_sums;
   std::int64_t forward_bytes;  ///< of the forward pass alone, which keeps nothing
   region<T> kept;              ///< gradients by logits that the forward pass leaves
@@ -158,7 +158,7 @@ struct distillation_regions {
 
   distillation_regions(char const* where, distillation_shape const& of, distillation_options const& options,
                        distillation_use use, workspace_plan::record record = workspace_plan::record::entries)
-      : always_turns(sizeof(T) != 2 || of.channels % 8 != 0),
+      : always_transposes(sizeof(T) != 2 || of.channels % 8 != 0),
         plan(where, record),
         shape(of),
         cut(where, of, options, use),
@@ -177,8 +177,8 @@ struct distillation_regions {
     shared_bytes = plan.bytes();
     verdicts = plan.add<float>("whether stamps are right", 2);
     late_scale = plan.add<float>("last factor of gradients", 1);
-    if (always_turns) {
-      turned_hidden = plan.add<T>("hidden states, transposed", checked_multiply(where, of.channels, padded_tokens));
+    if (always_transposes) {
+      transposed_hidden = plan.add<T>("hidden states, transposed", checked_multiply(where, of.channels, padded_tokens));
     }
     hidden_sums = plan.add<float>("sums of the hidden states' gradient",
                                   has_hidden_sums ? checked_multiply(where, of.tokens, of.channels) : 0);
@@ -216,12 +216,12 @@ struct distillation_regions {
     return keeps_all() ? kept_part(space, first) : gradient_of_part(space, first);
   }
   /// Entries of the part x a whole number of tokens, zeros behind the last.
-  matrix_view<T> turned_of_part(workspace const& space, std::int64_t first) const {
-    return {space[turned_gradient].data, {width(first), padded_tokens}};
+  matrix_view<T> transposed_of_part(workspace const& space, std::int64_t first) const {
+    return {space[transposed_gradient].data, {width(first), padded_tokens}};
   }
   /// Hidden states: channels x a whole number of tokens, zeros behind the last.
-  matrix_view<T> turned_rows(workspace const& space) const {
-    return {space[turned_hidden].data, {shape.channels, padded_tokens}};
+  matrix_view<T> transposed_rows(workspace const& space) const {
+    return {space[transposed_hidden].data, {shape.channels, padded_tokens}};
   }
 
  private:
@@ -235,11 +235,11 @@ struct distillation_regions {
     column_sums = back.add<float>("column sums", checked_multiply(where, token_blocks(), cut.entries));
     backward = add_logits(where, back, shape.tokens - cut.kept, {cut.entries, cut.entries});
     workspace_plan copies(where, workspace_plan::record::sizes);
-    turned_gradient = copies.add<T>("the same, transposed", checked_multiply(where, padded_tokens, cut.entries));
-    turned_classifier =
+    transposed_gradient = copies.add<T>("the same, transposed", checked_multiply(where, padded_tokens, cut.entries));
+    transposed_classifier =
         copies.add<T>("a part of the classifier, transposed", checked_multiply(where, shape.channels, cut.entries));
-    turned_hidden = copies.add<T>("hidden states, transposed",
-                                  always_turns ? 0 : checked_multiply(where, shape.channels, padded_tokens));
+    transposed_hidden = copies.add<T>("hidden states, transposed",
+                                      always_transposes ? 0 : checked_multiply(where, shape.channels, padded_tokens));
     std::int64_t const of_logits = backward.student.offset;
     region<std::byte> const both = plan.add<std::byte>(
         "logits and gradients of a part", max(ahead.bytes(), max(back.bytes(), of_logits + copies.bytes())));
@@ -247,7 +247,7 @@ struct distillation_regions {
     move(both.offset, forward.student, forward.teacher, forward.band, forward.teacher_band);
     move(both.offset, backward.student, backward.teacher, backward.band, backward.teacher_band);
     move(both.offset, gradient, column_sums);
-    move(both.offset + of_logits, turned_gradient, turned_classifier, turned_hidden);
+    move(both.offset + of_logits, transposed_gradient, transposed_classifier, transposed_hidden);
   }
   struct part_width {
     std::int64_t entries;

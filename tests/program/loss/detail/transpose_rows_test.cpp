@@ -7,7 +7,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/program/loss/detail/turn_rows.hpp>
+#include <tessera/program/loss/detail/transpose_rows.hpp>
 #include <tessera/testing/adversary.hpp>
 
 #include "support/catch.hpp"
@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE("rows are written transposed, with zeros behind them, from an
             given(i, j) = store<TestType>(static_cast<float>((i * 31 + j * 7) % 255 - 100));
           }
         }
-        detail::turn_rows<TestType> const program{given, {to.data(), {columns, padded}}};
+        detail::transpose_rows<TestType> const program{given, {to.data(), {columns, padded}}};
         testing::adversary{.seed = 3}.run(program, program.groups());
         int wrong = 0;
         for (std::int64_t i = 0; i < padded; ++i) {

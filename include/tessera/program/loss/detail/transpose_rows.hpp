@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `turn_rows`: writes a matrix transposed, with zeros behind it, for products that sum along rows of both operands.
-/// `turned_tile` is the tile in which a group does so.
+/// `transpose_rows`: writes a matrix transposed, with zeros behind it, for products that sum along rows of both
+/// operands. `transposed_tile` is the tile in which a group does so.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace detail {
 
 /// A tile that a group fills by rows and writes by columns, 16 bytes at a time.
 template <class T>
-struct turned_tile {
+struct transposed_tile {
   static constexpr int edge = 64;                          ///< rows and columns
   static constexpr int size = tile_chunk<T>::size;         ///< elements of a chunk of 16 bytes
   static constexpr int in_row = edge / size;               ///< chunks of a row
@@ -32,8 +32,8 @@ struct turned_tile {
   }
   /// Writes the tile's columns to rows of a matrix, from an element on, as far as there are some; after group.sync().
   template <Group G>
-  TESSERA_FN void store_turned(G const& group, matrix_view<T> to, std::int64_t first_row,
-                               std::int64_t first_column) const {
+  TESSERA_FN void store_transposed(G const& group, matrix_view<T> to, std::int64_t first_row,
+                                   std::int64_t first_column) const {
     row_chunks<T> const rows{to};
     for (int lane : group) {
       for (int i = lane; i < edge * in_row; i += G::size) {
@@ -53,9 +53,9 @@ struct turned_tile {
 
 /// Writes a matrix transposed. A group takes a tile. Cost: each element is read and written once.
 template <class T>
-struct turn_rows {
+struct transpose_rows {
   static constexpr int lanes = 256;
-  using scratch_type = turned_tile<T>;
+  using scratch_type = transposed_tile<T>;
 
   matrix_view<T const> from;  ///< rows x columns, of any strides
   matrix_view<T> to;          ///< columns x at least as many rows; zeros behind these
@@ -78,7 +78,7 @@ struct turn_rows {
       }
     }
     group.sync();
-    scratch.store_turned(group, to, first_column, first_row);
+    scratch.store_transposed(group, to, first_column, first_row);
   }
 
  private:
